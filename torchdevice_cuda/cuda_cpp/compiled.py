@@ -66,7 +66,8 @@ def compile_library(source: str, file: str, expressions: Sequence[str], options:
     standard = [f"-std={option[6:]}" for option in options if option.startswith("--std=")]
     command = flags.read([*words, *standard])
     # A cache in a home folder that machines share must not serve one processor's instructions to another.
-    facts = [source, file, *expressions, *options, str(nvcc.checked()), _sources(), half.identify_processor()]
+    chosen = [str(nvcc.checked()), str(nvcc.splits()), *nvcc.choose_level([])]
+    facts = [source, file, *expressions, *options, *chosen, nvcc.identify_translator(), half.identify_processor()]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
 
     def build() -> bytes:
@@ -84,15 +85,6 @@ def compile_library(source: str, file: str, expressions: Sequence[str], options:
     return made
 
 
-def _sources() -> str:
-    """Return the version of our headers and of the translator."""
-    here = Path(__file__).parent
-    roots = (here, here.parent / "ptx")
-    found = [path for root in roots for path in sorted(root.rglob("*")) if path.suffix in (".h", ".py", ".cuh")]
-    found.append(here.parent / "native" / "csrc" / "core" / "bindings" / "kernel_abi.h")
-    return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
-
-
 def _build(scratch: Path, source: str, file: str, expressions: Sequence[str], command: flags.Command) -> bytes:
     path = scratch / re.sub(r"[^\w.]", "_", file)
     named = list(dict.fromkeys([*expressions, *_plain_names(source)]))
@@ -103,19 +95,14 @@ def _build(scratch: Path, source: str, file: str, expressions: Sequence[str], co
     library = scratch / "kernels.so"
     try:
         text = nvcc.preprocess(path, command, scratch)
-        translated = scratch / "kernels.ii"
-        foreign = translation.is_below(*nvcc.others_roots(command.reading))
-        translated.write_text(translation.translate(text, foreign, nvcc.checked()), encoding="utf-8")
-        told = [*nvcc.standard(command.compiling), "-O3", *nvcc.shape(), *command.compiling]
-        made = translated.with_suffix(".o")
+        made = scratch / "kernels.o"
+        told = [*nvcc.standard(command.compiling), *nvcc.shape(), *nvcc.choose_level(["-O3", *command.compiling])]
+        told += ["-fvisibility=hidden", "-o", str(made)]
         # Two steps: with the flags of checks, the linker would add the sanitizers' own libraries.
-        for words in (
-            [*told, "-fvisibility=hidden", "-c", str(translated), "-o", str(made)],
-            ["-shared", str(made), "-o", str(library), "-lpthread", "-ldl"],
-        ):
-            done = nvcc.run_compiler(words)
-            if done.returncode:
-                raise CompileError(done.stderr)
+        nvcc.compile_translated(text, command, scratch / "kernels.ii", told)
+        done = nvcc.run_compiler(["-shared", str(made), "-o", str(library), "-lpthread", "-ldl"])
+        if done.returncode:
+            raise CompileError(done.stderr)
     except (nvcc.Failed, refusals.Refused) as error:
         raise CompileError(str(error)) from error
     return library.read_bytes()

@@ -46,6 +46,8 @@ _DROPPED = {
     "--forward-unknown-to-host-linker", "-forward-unknown-to-host-linker", "-extra-device-vectorization",
     "-forward-unknown-opts", "--link", "-link", "-astoolspatch",
 }  # fmt: skip
+#: Flags by which nvcc prints a line for each kernel.
+_VERBOSE, _OF_PTXAS = {"-res-usage", "--resource-usage", "--ptxas-options=-v"}, {"-Xptxas", "--ptxas-options"}
 #: Flags that are others to the host's compiler.
 _OTHERS = {
     "--use_fast_math": ["-ffast-math", "-fno-finite-math-only"],
@@ -130,6 +132,8 @@ class Command:
     is_relocatable: bool = False
     #: Of the newest GPU that code is asked for, as ``__CUDA_ARCH__`` has it.
     architecture: int = 700
+    #: Whether it is said of each kernel with barriers how its threads run.
+    lists_kernels: bool = False
 
     def _put(self, words: list[str]) -> None:
         head = words[0]
@@ -175,13 +179,14 @@ def read(words: list[str]) -> Command:
         elif word in _OTHERS:
             command._put(_OTHERS[word])
         elif word in _DROPPED:
-            pass
+            command.lists_kernels = command.lists_kernels or word in _VERBOSE
         elif name in _PASSED_ON:
             for part in (value if equals else _value(word, rest)).strip("'\"").split(","):
                 command._put([part.strip("'\"")])
         elif name in _DROPPED_WITH_VALUE:
             given = value if equals else _value(word, rest)
             command.is_relocatable |= name in ("-rdc", "--relocatable-device-code") and given == "true"
+            command.lists_kernels = command.lists_kernels or (name in _OF_PTXAS and "-v" in given.split(","))
             for found in _ARCHITECTURE.findall(given):
                 command.architecture = max(command.architecture, int(found) * 10)
         elif word in _RENAMED or (equals and name in _RENAMED and name.startswith(("--", "-std", "-isystem"))):

@@ -7,6 +7,8 @@ A source is preprocessed over our headers, translated, and compiled. It imports 
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import platform
 import re
@@ -18,7 +20,7 @@ from pathlib import Path
 
 from .. import leftovers
 from ..settings import variables
-from . import assembly, flags, linkage, refusals, translation
+from . import assembly, barriers, flags, linkage, refusals, translation, units
 
 #: Our headers, found before all others.
 INCLUDE = Path(__file__).resolve().parent / "include"
@@ -34,6 +36,17 @@ QUIET = ("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-attribute
 _NATIVE = ("x86_64", "AMD64")
 # The sanitizers' calls without their libraries: `include/host_cuda/checks.h` answers them. With the lines, to be named.
 _CHECKED = ("-fsanitize=bounds", "-fsanitize=thread", "-g1")
+# -O3 without what makes templates of kernels slow to compile and not faster: loops are unrolled and vectorized, and
+# functions inlined as by -O2.
+_THIN = (
+    "-fno-ipa-cp-clone", "-fno-split-paths", "-fno-tree-partial-pre", "-fno-gcse-after-reload",
+    *(
+        word
+        for limit in ("max-inline-insns-auto=15", "early-inlining-insns=6", "inline-min-speedup=30",
+                      "max-inline-insns-single=70", "inline-heuristics-hint-percent=200")
+        for word in ("--param", limit)
+    ),
+)  # fmt: skip
 
 
 def compiler() -> list[str]:
@@ -146,6 +159,21 @@ def run_compiler(words: list[str]) -> subprocess.CompletedProcess[str]:
         ) from error
 
 
+@functools.cache
+def identify_compiler() -> str:
+    """Return the version of the host's compiler."""
+    return run_compiler(["--version"]).stdout
+
+
+def identify_translator() -> str:
+    """Return the version of our headers and of the translator."""
+    here = Path(__file__).parent
+    roots = (here, here.parent / "ptx")
+    found = [path for root in roots for path in sorted(root.rglob("*")) if path.suffix in (".h", ".py", ".cuh")]
+    found.append(here.parent / "native" / "csrc" / "core" / "bindings" / "kernel_abi.h")
+    return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
+
+
 def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
     """Return the source without directives, over our headers."""
     before = scratch / "before.h"
@@ -185,14 +213,57 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
     return linkage.settle(text, is_foreign, command.is_relocatable)
 
 
-def checked() -> bool:
-    """Return whether kernels are compiled so that every use of memory is looked at: TORCHDEVICE_KERNEL_CHECKS=1."""
-    said = os.environ.get(variables.KERNEL_CHECKS, "")
+def _read_switch(name: str) -> bool:
+    said = os.environ.get(name, "")
     try:
         return bool(said) and variables.read_switch(said)
     except ValueError:  # the program has set it since torchdevice_cuda was activated
-        allowed = variables.SWITCH_VALUES
-        raise flags.Unknown(f"{variables.KERNEL_CHECKS}={said!r} cannot be read; allowed: {allowed}") from None
+        raise flags.Unknown(f"{name}={said!r} cannot be read; allowed: {variables.SWITCH_VALUES}") from None
+
+
+def checked() -> bool:
+    """Return whether kernels are compiled so that every use of memory is looked at: TORCHDEVICE_KERNEL_CHECKS=1."""
+    return _read_switch(variables.KERNEL_CHECKS)
+
+
+def splits() -> bool:
+    """Return whether kernels are split at their barriers: checks look at each thread, and a user may want fibers."""
+    return not checked() and not _read_switch(variables.KERNEL_FIBERS)
+
+
+def choose_level(compiling: list[str]) -> list[str]:
+    """Return the compiler's options with the optimization level that the user chose, or the program, or nvcc's, 3."""
+    said = os.environ.get(variables.KERNEL_OPTIMIZATION, "")
+    if said:
+        if said not in ("0", "1", "2", "3"):
+            raise flags.Unknown(f"{variables.KERNEL_OPTIMIZATION}={said!r} cannot be read; allowed: 0, 1, 2, 3")
+        return [*(word for word in compiling if not word.startswith("-O")), f"-O{said}"]
+    level = next((word for word in reversed(compiling) if word.startswith("-O")), "")
+    thin = _THIN if level in ("", "-O3") and "clang" not in identify_compiler().lower() else ()
+    return [*(() if level else ("-O3",)), *thin, *compiling]
+
+
+def compile_translated(text: str, command: flags.Command, translated: Path, words: list[str]) -> str:
+    """Translate a preprocessed source into a file and compile that; return the compiler's warnings.
+
+    If it does not compile, kernels that were split are compiled as fibers: the messages then name the program's lines,
+    and a construct that splitting does not know is no error.
+    """
+    is_foreign = translation.is_below(*others_roots(command.reading))
+    for does_split in (True, False) if splits() else (False,):
+        choices: list[barriers.Choice] = []
+        made = translation.translate(text, is_foreign, checked(), does_split, choices)
+        translated.write_text(made, encoding="utf-8")
+        done = run_compiler([*words, "-c", str(translated)])
+        if done.returncode and "changes meaning" in done.stderr:  # g++ refuses this, nvcc does not
+            done = run_compiler([*words, "-fpermissive", "-c", str(translated)])
+        if done.returncode == 0:
+            if command.lists_kernels:
+                sys.stderr.write("".join(f"nvcc: info: {choice.describe()}\n" for choice in choices))
+            return done.stderr
+        if not any(choice.body for choice in choices):
+            break
+    raise Failed(done.stderr)
 
 
 def shape() -> list[str]:
@@ -214,26 +285,20 @@ def compile_source(source: Path, command: flags.Command, output: str) -> None:
     """An object of a source."""
     with leftovers.scratch("torchdevice-nvcc-") as (scratch, _):
         text = preprocess(source, command, scratch)
-        roots = others_roots(command.reading)
+        words = [*standard(command.compiling), *shape(), *choose_level(command.compiling)]
         translated = scratch / f"{source.stem}.ii"
-        translated.write_text(translation.translate(text, translation.is_below(*roots), checked()), encoding="utf-8")
-        level = [] if any(word.startswith("-O") for word in command.compiling) else ["-O3"]
-        words = [
-            *standard(command.compiling),
-            *level,
-            *shape(),
-            *command.compiling,
-            "-c",
-            str(translated),
-            "-o",
-            output,
-        ]
-        done = run_compiler(words)
-        if done.returncode and "changes meaning" in done.stderr:  # g++ refuses this, nvcc does not
-            done = run_compiler([*words, "-fpermissive"])
-        sys.stderr.write(done.stderr)
-        if done.returncode:
-            raise Failed("")
+
+        def build() -> str:
+            return compile_translated(text, command, translated, [*words, "-o", output])
+
+        if command.lists_kernels:
+            sys.stderr.write(build())
+            return
+        # The folder of what is included first has another name each time; debug information has the current folder's.
+        content = text.replace(str(scratch), "")
+        where = os.getcwd() if any(word.startswith("-g") for word in words) else ""
+        facts = [*words, where, str(splits()), identify_compiler(), identify_translator()]
+        sys.stderr.write(units.compile_once(content, facts, Path(output), build))
 
 
 def main(words: list[str] | None = None) -> int:

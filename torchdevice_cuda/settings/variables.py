@@ -20,6 +20,8 @@ OFF = ("0", "false", "no", "off")
 #: Values of TORCHDEVICE_AUTO only: activate if possible.
 TRY = ("try",)
 KERNEL_CHECKS = "TORCHDEVICE_KERNEL_CHECKS"
+KERNEL_FIBERS = "TORCHDEVICE_KERNEL_FIBERS"
+KERNEL_OPTIMIZATION = "TORCHDEVICE_KERNEL_OPTIMIZATION"
 _LISTED = "docs/settings.md and python -m torchdevice_cuda --help list them"
 
 
@@ -88,6 +90,18 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(CACHE_DIR, "a folder", _read_folder, "where compiled libraries and kernels are cached"),
     Variable(RUNTIME_DIR, "a folder", _read_folder, "where processes publish the device memory that they hold"),
     Variable(KERNEL_CHECKS, SWITCH_VALUES, read_switch, "whether memory accesses of compiled kernels are checked"),
+    Variable(
+        KERNEL_FIBERS,
+        SWITCH_VALUES,
+        read_switch,
+        "whether kernels with barriers are never split into loops over threads",
+    ),
+    Variable(
+        KERNEL_OPTIMIZATION,
+        "0, 1, 2, 3",
+        _match(r"[0-3]"),
+        "the optimization level of kernels; unset: nvcc's, with fewer functions inlined than by 3",
+    ),
     Variable("TORCHDEVICE_NATIVE_CXXFLAGS", "options of the C++ compiler", str, "added when the device is compiled"),
     Variable(
         "TORCHDEVICE_EMULATE_MPS_LACKS",

@@ -1,0 +1,177 @@
+"""Kernels with barriers become loops over threads where all threads reach each barrier, and fibers elsewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harness import VIRTUAL, child
+from harness.processes import ROOT
+
+from torchdevice_cuda.cuda_cpp import barriers, flags, nvcc, tokens, translation, units
+
+
+def split(body: str, before: str = "") -> tuple[str, str]:
+    """Return the text of a kernel with this body, and why it is not split."""
+    source = f"{before} __global__ void k(float* x, int n, const int* flags) {{ __shared__ float s[64]; {body} }}"
+    choices: list[barriers.Choice] = []
+    text = "".join(translation.rewritten(tokens.tokenize(source), choices=choices))
+    return text, choices[0].reason
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "s[threadIdx.x] = x[threadIdx.x]; __syncthreads(); x[threadIdx.x] = s[0];",
+        "for (int i = 0; i < n; ++i) { s[threadIdx.x] += i; __syncthreads(); }",
+        "for (int i = blockIdx.x; i < n; i += gridDim.x) { __syncthreads(); if (i == 3) break; }",
+        "int i; for (i = 0; i < 4; i++) s[i] = 0; for (i = 0; i < n; i++) __syncthreads();",
+        "int k = n; while (k > 1) { k = (k + 1) / 2; __syncthreads(); }",
+        "if (n > 4) { __syncthreads(); } else if (flags[blockIdx.x]) { __syncthreads(); }",
+        "if (threadIdx.x >= n) return; __syncthreads(); x[threadIdx.x] = s[0];",
+        "if (n < 2) return; __syncthreads();",
+        "__shared__ int done; do { __syncthreads(); if (threadIdx.x == 0) done = 1; __syncthreads(); } while (!done);",
+        "float v = x[threadIdx.x]; if (threadIdx.x < 32) v += __shfl_down_sync(~0u, v, 1); x[threadIdx.x] = v;",
+        "float v = 0; for (int i = threadIdx.x / 32; i < n; ++i) v += __shfl_xor_sync(~0u, v, 1);",
+        "int i = threadIdx.x; while (__syncthreads_or(i < n)) i += 64;",
+        "auto f = [&](int i) { return s[i]; }; __syncthreads(); x[0] = f(1); __syncthreads(); x[1] = f(2);",
+    ],
+)
+def test_kernels_that_are_split(body: str) -> None:
+    text, reason = split(body)
+    assert not reason
+    assert "run_block" not in text and "host_cuda::Loops" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("if (threadIdx.x < n) __syncthreads();", "threads may go through differently"),
+        ("for (int i = threadIdx.x; i < n; ++i) __syncthreads();", "threads may go through differently"),
+        ("for (int i = 0; i < x[threadIdx.x]; ++i) __syncthreads();", "threads may go through differently"),
+        ("for (int i = 0; i < n; ++i) { __syncthreads(); if (s[threadIdx.x] > 1) break; }", "differently"),
+        ("int i = 0; if (threadIdx.x == 0) i = 1; if (i) __syncthreads();", "differently"),
+        ("int i = n; i -= atomicAdd(&n, 1); while (i) { __syncthreads(); }", "differently"),
+        ("switch (n) { case 1: __syncthreads(); }", "switch"),
+        ("again: __syncthreads(); if (n) goto again;", "label"),
+        ("auto f = [&] { __syncthreads(); }; f();", "lambda"),
+        ("float v = n ? __shfl_sync(~0u, x[0], 1) : 0;", "not always computed"),
+        ("float& r = s[(int)s[0]]; float q[2]; float& p = q[n]; __syncthreads(); r = p;", "reference"),
+    ],
+)
+def test_kernels_that_are_fibers(body: str, reason: str) -> None:
+    text, found = split(body)
+    assert reason in found
+    assert "run_block<false>" in text
+
+
+def test_functions_with_barriers_are_split_with_their_kernels() -> None:
+    add = "template <class T> __attribute__((always_inline)) T add(T v, int n) { for (int i = 0; i < n; ++i) "
+    add += "{ v += __shfl_xor_sync(~0u, v, 1); } __syncthreads(); return v; } "
+    text, reason = split("float v = add(x[threadIdx.x], n); x[threadIdx.x] = v;", add)
+    assert not reason
+    assert "Each<T> add_loops(::host_cuda::Loops& hc, const int hc_d, const ::host_cuda::Each<T>&" in text
+    _, reason = split("float v = add(x[threadIdx.x], threadIdx.x); x[threadIdx.x] = v;", add)
+    assert "add waits as often as n says" in reason
+    _, reason = split("struct S { void f(); }; x[0] = 1; g.f(); ", "struct G { void f() { __syncthreads(); } } g; ")
+    assert "an operation that waits" in reason
+
+
+def test_statements_stay_on_their_lines() -> None:
+    source = "__global__ void k(int* x) {\n  int a = x[threadIdx.x],\n      b = 2;\n"
+    source += "  __syncthreads();\n\n  x[0] = a + b;\n}\nint z;"
+    text = "".join(translation.rewritten(tokens.tokenize(source)))
+    assert [text.split("\n").index(line) for line in text.split("\n") if "x[0] = a" in line] == [5]
+    assert text.split("\n")[7] == "int z;"
+
+
+def test_nvcc_says_how_threads_run(tmp_path: Path) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text(
+        "__global__ void k(int n) { if (threadIdx.x < n) __syncthreads(); }\n__global__ void l() { __syncthreads(); }\n"
+    )
+    words = ["-Xptxas", "-v", "-O0", "-c", str(source), "-o", str(tmp_path / "k.o")]
+    variables = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "torchdevice_cuda.cuda_cpp.nvcc", *words]
+    made = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    assert "kernel k (line 1): its threads are fibers: a barrier in a condition" in made.stderr
+    assert "kernel l (line 2): its threads are loops" in made.stderr
+
+
+def test_an_unknown_construct_is_compiled_with_fibers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def run_compiler(words: list[str]) -> subprocess.CompletedProcess[str]:
+        text = Path(words[-1]).read_text()
+        tried.append("run_block" in text)
+        return subprocess.CompletedProcess(words, 0 if tried[-1] else 1, "", "" if tried[-1] else "wrong")
+
+    monkeypatch.setattr(nvcc, "run_compiler", run_compiler)
+    text = '# 1 "k.cu"\n__global__ void l() { __syncthreads(); }\n'
+    nvcc.compile_translated(text, flags.read(["-c", "k.cu"]), tmp_path / "k.ii", [])
+    assert tried == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("said", "given", "level"),
+    [
+        ("", [], ["-O3", *nvcc._THIN]),
+        ("", ["-O3"], [*nvcc._THIN, "-O3"]),
+        ("", ["-O2"], ["-O2"]),
+        ("1", ["-O2", "-g"], ["-g", "-O1"]),
+        ("3", ["-O2"], ["-O3"]),
+    ],
+)
+def test_optimization_levels(said: str, given: list[str], level: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvcc, "identify_compiler", lambda: "g++ 12")
+    monkeypatch.setenv("TORCHDEVICE_KERNEL_OPTIMIZATION", said)
+    assert nvcc.choose_level(given) == level
+    monkeypatch.setenv("TORCHDEVICE_KERNEL_OPTIMIZATION", "fast")
+    with pytest.raises(
+        flags.Unknown, match="TORCHDEVICE_KERNEL_OPTIMIZATION='fast' cannot be read; allowed: 0, 1, 2, 3"
+    ):
+        nvcc.choose_level(given)
+
+
+def test_the_same_source_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDEVICE_CACHE_DIR", str(tmp_path / "cache"))
+    output, built = tmp_path / "k.o", []
+
+    def build() -> str:
+        built.append(1)
+        output.write_bytes(b"object %d" % len(built))
+        return "a warning" if len(built) == 3 else ""
+
+    for text, flag, expected in [
+        ("a", "-O3", 1),
+        ("a", "-O3", 1),
+        ("a", "-O0", 2),
+        ("b", "", 3),
+        ("b", "", 4),
+        ("b", "", 4),
+    ]:
+        assert bool(units.compile_once(text, [flag], output, build)) == (text == "b" and expected == 3)
+        assert output.read_bytes() == b"object %d" % expected
+    monkeypatch.setattr(units, "LIMIT", 100)
+    units.compile_once("c", [], output, build)
+    assert sum(path.stat().st_size for path in (tmp_path / "cache" / "units").iterdir()) <= 100
+
+
+@child(VIRTUAL)
+def test_lanes_that_do_not_come_end_a_split_kernel() -> None:
+    import torch
+
+    source = """
+    extern "C" __global__ void half_missing(int* x) {
+      int v = x[threadIdx.x];
+      if (threadIdx.x < 16) v += __shfl_down_sync(0xffffffffu, v, 1);
+      x[threadIdx.x] = v;
+    }"""
+    kernel = torch.cuda._compile_kernel(source, "half_missing")
+    x = torch.arange(32, dtype=torch.int32, device="cuda")
+    with pytest.raises(RuntimeError, match="unspecified launch failure"):
+        kernel(block=(32, 1, 1), args=[x])
+        torch.cuda.synchronize()
