@@ -37,12 +37,12 @@ std::vector<T> warp_sums(std::vector<T> lanes, Op op) {
 
 // Up to each thread of a block, and of the whole block. Without the thread itself the first one's is anything.
 template <class T>
-struct Sums {
+struct BlockSums {
   std::vector<T> each;
   T total;
 };
 template <class T, class Op>
-Sums<T> warp_by_warp(const T* values, size_t n, bool inclusive, Op op) {
+BlockSums<T> warp_by_warp(const T* values, size_t n, bool inclusive, Op op) {
   std::vector<T> made;
   std::unique_ptr<T> before;
   for (size_t at = 0; at < n; at += 32) {
@@ -62,7 +62,7 @@ Sums<T> warp_by_warp(const T* values, size_t n, bool inclusive, Op op) {
 // One warp rakes: each of its lanes adds up a stretch of the block, the warp scans the stretches, and each goes over
 // its own again.
 template <class T, class Op>
-Sums<T> raked(const T* values, size_t n, bool inclusive, Op op) {
+BlockSums<T> raked(const T* values, size_t n, bool inclusive, Op op) {
   const size_t stretch = (n + 31) / 32;
   if (stretch == 1) return warp_by_warp(values, n, inclusive, op);
   std::vector<T> totals;

@@ -16,12 +16,12 @@ namespace host_cuda {
 template <class T, class F>
 void use_together(const T& mine, const char* what, Where where, F use) {
   T all[32];
-  in_warp(~0u, reinterpret_cast<uint64_t>(&mine), what, where, [&](const Meeting& m) {
+  in_warp(~0u, reinterpret_cast<uint64_t>(&mine), what, where, [&](const Lanes& m) {
     for (int i = 0; i < 32; ++i) all[i] = m.arrived >> i & 1 ? *reinterpret_cast<const T*>(m.values[i]) : mine;
     return 0;
   });
   use(all);
-  in_warp(~0u, 0, what, where, [](const Meeting&) { return 0; });
+  in_warp(~0u, 0, what, where, [](const Lanes&) { return 0; });
 }
 
 // What elements are computed with, and how many are in a register.

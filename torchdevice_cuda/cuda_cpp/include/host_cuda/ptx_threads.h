@@ -57,7 +57,7 @@ inline bool ptx_vote_any_sync(bool a, unsigned mask, HOST_CUDA_HERE) {
   return __any_sync(mask, a, file, line) != 0;
 }
 inline bool ptx_vote_uni_sync(bool a, unsigned mask, HOST_CUDA_HERE) {
-  return in_warp(mask, a, "vote.sync.uni", {file, line}, [](const Meeting& m) {
+  return in_warp(mask, a, "vote.sync.uni", {file, line}, [](const Lanes& m) {
     const unsigned yes = lanes_where(m, [](uint64_t v) { return v != 0; });
     return yes == 0 || yes == m.arrived;
   });
@@ -71,7 +71,7 @@ unsigned ptx_match_all_sync(T a, unsigned mask, bool& all, HOST_CUDA_HERE) {
 }
 // The lowest lane of the mask leads.
 inline unsigned ptx_elect_sync(unsigned mask, bool& is_leader, HOST_CUDA_HERE) {
-  return in_warp(mask, 0, "elect.sync", {file, line}, [&](const Meeting& m) {
+  return in_warp(mask, 0, "elect.sync", {file, line}, [&](const Lanes& m) {
     const auto leader = static_cast<unsigned>(__builtin_ctz(m.arrived));
     is_leader = leader == lane();
     return leader;
