@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import EVERYWHERE, Place, child
+from harness import EVERYWHERE, ChildConfig, child
 from harness.processes import ROOT
 from recorded.checkpoint import build, evaluate, train
 
@@ -112,7 +112,7 @@ def tensors(saved: dict[str, Any]) -> list[torch.Tensor]:
 
 @child(*EVERYWHERE)
 @pytest.mark.parametrize("location", LOCATIONS)
-def test_every_way_to_say_where(place: Place, location: str) -> None:
+def test_every_way_to_say_where(place: ChildConfig, location: str) -> None:
     options, kind = LOCATIONS[location]
     if place.driver == "cpu":
         kind = "cpu"

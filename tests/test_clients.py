@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Place, python
+from harness import ChildConfig, python
 from harness.places import must_be_ready
 
 pytestmark = pytest.mark.slow
@@ -62,7 +62,7 @@ def test_every_program_is_run() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_client(program: str, place: Place) -> None:
+def test_client(program: str, place: ChildConfig) -> None:
     _require(PROGRAMS[program])
     must_be_ready(place)
     identity = {} if place.driver == "cpu" else {"CLIENT_IDENTITY": "cuda"}

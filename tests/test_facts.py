@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, python
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, python
 from harness.places import must_be_ready
 from harness.processes import ROOT
 
@@ -11,7 +11,7 @@ from harness.processes import ROOT
 @pytest.mark.parametrize(
     "where", [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU, VIRTUAL, MPS_FAITHFUL)]
 )
-def test_facts(where: Place) -> None:
+def test_facts(where: ChildConfig) -> None:
     """Each is as recorded, or as expected/facts.toml says; a line of that which no longer holds is an error, too."""
     must_be_ready(where)
     comparing = (ROOT / "tools" / "record", "compare", "facts", "--driver", where.driver)

@@ -17,7 +17,7 @@ RECORDED = read_record("h200-properties.json")["properties"]
 LACKING = {"cpu": {"total_memory"}, "mps": {"total_memory", "shared_memory_per_block"}}
 
 
-@child(*(place.but(gpu="h200") for place in (CPU, VIRTUAL, MPS_FAITHFUL)))
+@child(*(place.with_settings(gpu="h200") for place in (CPU, VIRTUAL, MPS_FAITHFUL)))
 def test_properties_are_those_of_a_real_one() -> None:
     real = RECORDED
     driver = torchdevice_cuda.activation.driver().name
@@ -29,7 +29,7 @@ def test_properties_are_those_of_a_real_one() -> None:
     assert torch.cuda.mem_get_info()[1] == properties.total_memory
 
 
-@child(VIRTUAL.but(gpu="t4", memory="64MiB", capability="8.0"))
+@child(VIRTUAL.with_settings(gpu="t4", memory="64MiB", capability="8.0"))
 def test_single_choices_win() -> None:
     properties = torch.cuda.get_device_properties(0)
     assert (properties.name, properties.major, properties.minor) == ("Tesla T4", 8, 0)
@@ -38,7 +38,7 @@ def test_single_choices_win() -> None:
         torch.empty(65 << 20, dtype=torch.uint8, device="cuda")
 
 
-@child(VIRTUAL.but(gpu="a100-80"))
+@child(VIRTUAL.with_settings(gpu="a100-80"))
 def test_capability_dependent_properties_follow_it() -> None:
     assert torch.cuda.is_bf16_supported()
     assert torch.cuda.is_bf16_supported(including_emulation=False)
@@ -51,7 +51,7 @@ def _advance(count: int, multiprocessors: int, threads: int) -> int:
     return -(-count // (256 * blocks * 4)) * 4
 
 
-@child(*(VIRTUAL.but(gpu=key) for key in ("t4", "rtx-5090")), VIRTUAL)
+@child(*(VIRTUAL.with_settings(gpu=key) for key in ("t4", "rtx-5090")), VIRTUAL)
 @pytest.mark.parametrize("count", [100, 1_000_000, 3_000_000])
 def test_large_draws_follow(count: int) -> None:
     """A GPU's numbers depend on how many threads draw them; where none was chosen they are an H200's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from harness import Place, together
+from harness import ChildConfig, together
 
 
 def lazy_model() -> torch.nn.Module:
@@ -40,11 +40,11 @@ def losses_on_cuda() -> list[float]:
     return losses("cuda")
 
 
-def test_a_lazy_model_stays_lazy_when_it_moves(place: Place) -> None:
+def test_a_lazy_model_stays_lazy_when_it_moves(place: ChildConfig) -> None:
     assert together(place, [kinds, losses_on_cuda])["kinds"].checked() == ["UninitializedParameter"] * 4
 
 
-def test_a_lazy_model_trains(place: Place) -> None:
+def test_a_lazy_model_trains(place: ChildConfig) -> None:
     """As under stock torch, which is what the tests themselves run on."""
     found = together(place, [kinds, losses_on_cuda])["losses_on_cuda"].checked()
     assert found == pytest.approx(losses("cpu"), rel=1e-5)

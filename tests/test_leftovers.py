@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import CPU, VIRTUAL, Place, clean_environment, in_child, run_forked
+from harness import CPU, VIRTUAL, ChildConfig, clean_environment, in_child, run_forked
 from harness.processes import ROOT
 
 from torchdevice_cuda import leftovers, monitoring
@@ -176,7 +176,7 @@ DIES = f"{USES}; import os; os.kill(os.getpid(), 9)"
 
 
 @pytest.mark.parametrize("where", [CPU, pytest.param(VIRTUAL, marks=VIRTUAL.marks)], ids=str)
-def test_the_next_process_removes_what_a_killed_one_published(where: Place, tmp_path: Path) -> None:
+def test_the_next_process_removes_what_a_killed_one_published(where: ChildConfig, tmp_path: Path) -> None:
     here = {"TORCHDEVICE_RUNTIME_DIR": str(tmp_path)}
     options = ("-m", "torchdevice_cuda", "--driver", where.settings["driver"])
     run_forked(*options, "-c", DIES, environment=here, check=False)
@@ -206,7 +206,7 @@ def _runtime() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("where", [CPU, pytest.param(VIRTUAL, marks=VIRTUAL.marks)], ids=str)
-def test_the_file_of_a_living_process_stays(where: Place, tmp_path: Path) -> None:
+def test_the_file_of_a_living_process_stays(where: ChildConfig, tmp_path: Path) -> None:
     before, after = in_child(publish_and_look, where.within(TORCHDEVICE_RUNTIME_DIR=str(tmp_path)))
     assert len(before) == 1
     assert after == before

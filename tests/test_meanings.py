@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Place, child, in_child, run_forked
+from harness import ChildConfig, child, in_child, run_forked
 
 from torchdevice_cuda import settings
 from torchdevice_cuda.settings import find_exception
 from torchdevice_cuda.settings.setting_support import Ignored, Refused
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
-PLACES = {driver: Place(driver, {"driver": driver}) for driver in settings.DRIVERS}
+PLACES = {driver: ChildConfig(driver, {"driver": driver}) for driver in settings.DRIVERS}
 #: For every setting a value that is not its default.
 CHANGED: dict[str, Any] = {
     "driver": "cpu",
@@ -97,10 +97,10 @@ def test_settings_without_effect_are_logged_one_per_line(driver: str) -> None:
 
 
 # --------------------------------------------------------------------------------------- acts
-def acting(driver: str, fields: list[str], **others: Any) -> Place:
+def acting(driver: str, fields: list[str], **others: Any) -> ChildConfig:
     """Give a driver those of these settings that act on it."""
     changed = {field: CHANGED[field] for field in fields if find_exception(field, driver) is None}
-    return PLACES[driver].but(**changed, **others)
+    return PLACES[driver].with_settings(**changed, **others)
 
 
 #: Settings whose effects others would hide.
@@ -111,9 +111,9 @@ TOGETHER = [[field for field in ACTING if field not in APART + ALONE], APART]
 GROUPS = [(acting(driver, fields), fields) for driver in settings.DRIVERS for fields in TOGETHER]
 #: With one device, all are hidden; of two, one.
 HIDING = {
-    driver: place.but(visible_devices="")
+    driver: place.with_settings(visible_devices="")
     if find_exception("devices", driver)
-    else place.but(devices=2, visible_devices="0")
+    else place.with_settings(devices=2, visible_devices="0")
     for driver, place in PLACES.items()
     if find_exception("visible_devices", driver) is None
 }
@@ -248,7 +248,7 @@ PROBES: dict[str, Callable[[], None]] = {
 
 @child(*(place for place, _ in GROUPS))
 @pytest.mark.parametrize("field", PROBES)
-def test_an_accepted_setting_acts(place: Place, field: str) -> None:
+def test_an_accepted_setting_acts(place: ChildConfig, field: str) -> None:
     if field not in place.settings:
         pytest.skip("given in another place, or it does not act here")
     PROBES[field]()
@@ -263,7 +263,7 @@ def test_every_setting_that_acts_is_probed() -> None:
 
 
 @child(*HIDING.values())
-def test_devices_are_hidden(place: Place) -> None:
+def test_devices_are_hidden(place: ChildConfig) -> None:
     import torch
 
     assert torch.cuda.device_count() == len(place.settings["visible_devices"])
@@ -278,7 +278,7 @@ def use() -> None:
 @pytest.mark.parametrize("driver", [pytest.param(name, marks=place.marks) for name, place in PLACES.items()])
 def test_a_report_is_written(driver: str, tmp_path: Path) -> None:
     report = tmp_path / "report.txt"
-    in_child(use, PLACES[driver].but(report=str(report)))
+    in_child(use, PLACES[driver].with_settings(report=str(report)))
     assert report.read_text(encoding="utf-8")
 
 

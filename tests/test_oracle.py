@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import CPU, VIRTUAL, Place, python
+from harness import CPU, VIRTUAL, ChildConfig, python
 from harness.places import must_be_ready
 from harness.processes import ROOT
 
@@ -11,7 +11,7 @@ from harness.processes import ROOT
 QUICK = ("conversions", "dtypes", "kernels", "legacy", "rng", "serialization")
 
 
-def compared(where: Place, *words: str) -> str:
+def compared(where: ChildConfig, *words: str) -> str:
     must_be_ready(where)
     comparing = (ROOT / "tools" / "record", "compare", "oracle", "--driver", str(where.driver))
     done = python(*comparing, *words, check=False, timeout=1500)
@@ -27,5 +27,5 @@ def test_quick_areas() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", [pytest.param(place, marks=place.marks, id=str(place)) for place in (VIRTUAL, CPU)])
-def test_all(where: Place) -> None:
+def test_all(where: ChildConfig) -> None:
     compared(where, "--slow")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import CPU, VIRTUAL, Place, python
+from harness import CPU, VIRTUAL, ChildConfig, python
 from harness.places import must_be_ready
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,7 +26,7 @@ BOTH = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU.
 
 @pytest.mark.parametrize("program", EACH)
 @pytest.mark.parametrize("where", BOTH)
-def test_no_message_is_printed(program: Path, where: Place) -> None:
+def test_no_message_is_printed(program: Path, where: ChildConfig) -> None:
     must_be_ready(where)
     done = python(*STRICT, "-m", "torchdevice_cuda", "--driver", str(where.driver), program, timeout=300)
     assert [line for line in done.err.splitlines() if not any(words in line for words in OF_TORCH)] == []

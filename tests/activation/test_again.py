@@ -26,7 +26,7 @@ def _again(**settings: Any) -> None:
     torchdevice_cuda.activate(**settings)
 
 
-@child(VIRTUAL.but(devices=2, memory="64MiB"), alone=True)
+@child(VIRTUAL.with_settings(devices=2, memory="64MiB"), alone=True)
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_devices_than_the_process_has_are_refused(name: str) -> None:
     import torch
@@ -40,7 +40,7 @@ def test_other_devices_than_the_process_has_are_refused(name: str) -> None:
     assert torch.ones(2, device="cuda:1").sum().item() == 2
 
 
-@child(VIRTUAL.but(devices=2, memory="64MiB"), alone=True)
+@child(VIRTUAL.with_settings(devices=2, memory="64MiB"), alone=True)
 def test_fewer_of_them_can_be_visible() -> None:
     import torch
 
@@ -50,7 +50,7 @@ def test_fewer_of_them_can_be_visible() -> None:
     assert torch.ones(2, device="cuda:1").sum().item() == 2
 
 
-@child(VIRTUAL.but(visible_devices=""), alone=True)
+@child(VIRTUAL.with_settings(visible_devices=""), alone=True)
 def test_devices_that_were_not_visible_can_be_had() -> None:
     import torch
 
@@ -70,7 +70,7 @@ def test_the_cpu_driver_has_as_many_as_are_asked_for() -> None:
     assert torch.cuda.get_device_properties(2).total_memory == 1 << 30
 
 
-@child(MPS_FAITHFUL.but(memory="64MiB"), alone=True)
+@child(MPS_FAITHFUL.with_settings(memory="64MiB"), alone=True)
 def test_the_emulated_apple_gpu_keeps_its_size() -> None:
     import torch
 

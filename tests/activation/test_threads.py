@@ -34,7 +34,7 @@ def run_in_threads(count: int, work: Callable[[int], None]) -> None:
         raise failures[0]
 
 
-@child(CPU.but(devices=4), alone=True)
+@child(CPU.with_settings(devices=4), alone=True)
 def test_threads_keep_their_own_device_and_stream() -> None:
     """8 threads activate, query and switch for 5 s: no exception, nothing leaks from one thread to another."""
     import torch

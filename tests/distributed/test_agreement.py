@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, in_child
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, in_child
 
 from .disagreeing import agree, disagree, disagreements
 from .ranks import spread
@@ -40,7 +40,7 @@ _BOTH = {
     "functional": ("ALLREDUCE(SUM)", "ALLREDUCE(MAX)"),
 }
 _PLACES = [
-    pytest.param(VIRTUAL.but(devices=2), marks=VIRTUAL.marks, id="virtual"),
+    pytest.param(VIRTUAL.with_settings(devices=2), marks=VIRTUAL.marks, id="virtual"),
     pytest.param(CPU, marks=pytest.mark.slow, id="cpu"),
     pytest.param(MPS_FAITHFUL, marks=[*MPS_FAITHFUL.marks, pytest.mark.slow], id="mps"),
 ]
@@ -54,7 +54,7 @@ def agreeing(size: int) -> list[dict[str, Any]]:
     return spread(agree, size)
 
 
-def _cases(where: Place) -> list[str]:
+def _cases(where: ChildConfig) -> list[str]:
     names = list(_BOTH)
     # The Apple GPU has no such type. Gloo's own work is what waits for a rank on the CPU: it has Gloo's words.
     left_out = {"mps": ("type of eight bits",), "cpu": ("sent", "functional")}
@@ -66,7 +66,7 @@ def test_every_case_has_its_words() -> None:
 
 
 @pytest.mark.parametrize("where", _PLACES)
-def test_all_ranks_report_both_values(where: Place) -> None:
+def test_all_ranks_report_both_values(where: ChildConfig) -> None:
     names = _cases(where)
     found = in_child(disagreeing, where, _SIZE, names, seconds=300)
     for name in names:
@@ -80,7 +80,7 @@ def test_all_ranks_report_both_values(where: Place) -> None:
 
 
 @pytest.mark.parametrize("where", _PLACES)
-def test_differences_that_nccl_does_not_see_are_allowed(where: Place) -> None:
+def test_differences_that_nccl_does_not_see_are_allowed(where: ChildConfig) -> None:
     assert in_child(agreeing, where, _SIZE) == [{}] * _SIZE
 
 
@@ -103,6 +103,6 @@ def make_groups(size: int) -> list[list[str]]:
 @pytest.mark.native
 def test_ranks_that_make_a_group_of_other_ranks() -> None:
     begun = "Detected mismatch between ranks of a process group. Rank 0 makes it of ranks 0, 1, but "
-    found = in_child(make_groups, VIRTUAL.but(devices=2), _SIZE)
+    found = in_child(make_groups, VIRTUAL.with_settings(devices=2), _SIZE)
     assert [said[0] for said in found] == [f"{begun}Rank {other} of ranks 0, 1, 2." for other in (1, 1, 2)]
     assert [said[1] for said in found] == ["nothing"] * _SIZE

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, in_child
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, in_child
 
 from .collecting import EVERY, ON_MPS, collect
 from .ranks import spread
 
-TWO = VIRTUAL.but(devices=2)
+TWO = VIRTUAL.with_settings(devices=2)
 
 
 def collected(size: int, names: list[str]) -> list[list[str]]:
@@ -31,13 +31,13 @@ _FEW = (torch.float32, torch.bool)
         pytest.param(TWO, 2, EVERY, marks=TWO.marks, id="virtual"),
         pytest.param(CPU, 2, _FEW, id="cpu"),
         pytest.param(MPS_FAITHFUL, 2, _FEW, marks=MPS_FAITHFUL.marks, id="mps"),
-        pytest.param(VIRTUAL.but(devices=3), 3, EVERY, marks=[*TWO.marks, pytest.mark.slow], id="virtual 3"),
+        pytest.param(VIRTUAL.with_settings(devices=3), 3, EVERY, marks=[*TWO.marks, pytest.mark.slow], id="virtual 3"),
         pytest.param(TWO, 4, _FEW, marks=[*TWO.marks, pytest.mark.slow], id="virtual 4 on 2"),
         pytest.param(VIRTUAL, 4, _FEW, marks=[*TWO.marks, pytest.mark.slow], id="virtual 4 on 1"),
         pytest.param(CPU, 3, EVERY, marks=pytest.mark.slow, id="cpu 3"),
         pytest.param(MPS_FAITHFUL, 3, ON_MPS, marks=[*MPS_FAITHFUL.marks, pytest.mark.slow], id="mps 3"),
     ],
 )
-def test_collectives(where: Place, size: int, dtypes: tuple[torch.dtype, ...]) -> None:
+def test_collectives(where: ChildConfig, size: int, dtypes: tuple[torch.dtype, ...]) -> None:
     found: list[Any] = in_child(collected, where, size, _names(dtypes), seconds=300)
     assert found == [[]] * size

@@ -11,7 +11,7 @@ from harness import VIRTUAL, in_child
 
 from .ranks import spread
 
-TWO = VIRTUAL.but(devices=2)
+TWO = VIRTUAL.with_settings(devices=2)
 
 
 def _step(rank: int, size: int) -> list[Any]:

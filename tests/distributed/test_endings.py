@@ -212,7 +212,7 @@ def lose_one() -> list[Any]:
 @pytest.mark.parametrize("devices", [1, 2])
 def test_one_of_four_ranks_is_killed(devices: int) -> None:
     """All others are told at once, also those that wait for another."""
-    found = in_child(lose_one, VIRTUAL.but(devices=devices), seconds=300)
+    found = in_child(lose_one, VIRTUAL.with_settings(devices=devices), seconds=300)
     agreed = {one[0]: one[1:] for one in found if isinstance(one[1], dict)}
     assert [value for _, value in agreed.values()] == [4.0] * 4
     for name in agreed[0][0]:

@@ -14,12 +14,12 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from harness import CPU, STOCK, VIRTUAL, Place, child, in_child, run_forked
+from harness import CPU, STOCK, VIRTUAL, ChildConfig, child, in_child, run_forked
 from torch import nn
 
 from .ranks import free_port, spread
 
-TWO = VIRTUAL.but(devices=2)
+TWO = VIRTUAL.with_settings(devices=2)
 _LIMIT = 20.0
 
 
@@ -124,7 +124,7 @@ def disagreeing() -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     "where", [pytest.param(TWO, marks=TWO.marks, id="virtual"), pytest.param(CPU, marks=pytest.mark.slow, id="cpu")]
 )
-def test_ranks_that_disagree_are_told(where: Place) -> None:
+def test_ranks_that_disagree_are_told(where: ChildConfig) -> None:
     """The one that comes later is, before it calls Gloo."""
     one, other = in_child(disagreeing, where)
     said = {**one, **other}

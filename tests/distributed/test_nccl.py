@@ -213,7 +213,7 @@ def test_split_groups() -> None:
     dist.destroy_process_group()
 
 
-@child(VIRTUAL.but(devices=2))
+@child(VIRTUAL.with_settings(devices=2))
 def test_a_group_that_is_bound_to_a_device() -> None:
     begin(device_id=torch.device("cuda", 0))
     with pytest.raises(dist.DistBackendError, match="not on device passed to init_process_group"):

@@ -98,7 +98,7 @@ def _map(rank: int, port: int, queue: Any) -> None:
     rpc.shutdown()
 
 
-@child(VIRTUAL.but(devices=3))
+@child(VIRTUAL.with_settings(devices=3))
 def test_device_maps() -> None:
     with pytest.raises(ValueError, match="`device_map` only supports 1-to-1 mapping"):
         rpc.TensorPipeRpcBackendOptions(device_maps={"worker1": {0: 1, 1: 1}})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import CPU, MPS_FAITHFUL, STOCK, VIRTUAL, Place, in_child
+from harness import CPU, MPS_FAITHFUL, STOCK, VIRTUAL, ChildConfig, in_child
 
 from .ranks import spread
 from .training import alone, trained
@@ -29,16 +29,20 @@ def losses(size: int, ways: list[str], steps: int) -> list[dict[str, list[float]
 @pytest.mark.parametrize(
     ("where", "size", "ways", "steps"),
     [
-        pytest.param(VIRTUAL.but(devices=2), 2, WAYS, 4, marks=VIRTUAL.marks, id="virtual"),
+        pytest.param(VIRTUAL.with_settings(devices=2), 2, WAYS, 4, marks=VIRTUAL.marks, id="virtual"),
         pytest.param(
             MPS_FAITHFUL, 2, ["ddp", "ddp_with_a_hook", "fsdp2_loaded"], 2, marks=MPS_FAITHFUL.marks, id="mps"
         ),
         pytest.param(CPU, 2, ["ddp", "ddp_with_a_hook", "fsdp2"], 2, marks=pytest.mark.slow, id="cpu"),
-        pytest.param(VIRTUAL.but(devices=4), 4, WAYS, 20, marks=[*VIRTUAL.marks, pytest.mark.slow], id="virtual 4"),
-        pytest.param(VIRTUAL.but(devices=2), 2, WAYS, 20, marks=[*VIRTUAL.marks, pytest.mark.slow], id="virtual 20"),
+        pytest.param(
+            VIRTUAL.with_settings(devices=4), 4, WAYS, 20, marks=[*VIRTUAL.marks, pytest.mark.slow], id="virtual 4"
+        ),
+        pytest.param(
+            VIRTUAL.with_settings(devices=2), 2, WAYS, 20, marks=[*VIRTUAL.marks, pytest.mark.slow], id="virtual 20"
+        ),
     ],
 )
-def test_losses(where: Place, size: int, ways: list[str], steps: int) -> None:
+def test_losses(where: ChildConfig, size: int, ways: list[str], steps: int) -> None:
     expected = pytest.approx(in_child(alone, STOCK.when("after"), steps), abs=1e-5)
     for found in in_child(losses, where, size, ways, steps, seconds=300):
         assert found == dict.fromkeys(ways, expected)

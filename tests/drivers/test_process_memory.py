@@ -49,7 +49,7 @@ def test_the_peak_is_not_that_of_the_process_that_started_this_one() -> None:
     assert 500 * MIB < in_child(peak_of_half_a_gibibyte, CPU) < len(held)
 
 
-@child(CPU.but(memory="256MiB"), alone=True)
+@child(CPU.with_settings(memory="256MiB"), alone=True)
 def test_a_block_that_is_larger_than_the_fraction_is_refused() -> None:
     torch.cuda.set_per_process_memory_fraction(0.1)
     assert torch.cuda.get_per_process_memory_fraction() == 0.1
@@ -58,7 +58,7 @@ def test_a_block_that_is_larger_than_the_fraction_is_refused() -> None:
     assert torch.cuda.memory_stats()["num_ooms"] == 1
 
 
-@child(CPU.but(memory="256MiB"), alone=True)
+@child(CPU.with_settings(memory="256MiB"), alone=True)
 def test_a_block_within_the_fraction_is_given() -> None:
     torch.cuda.set_per_process_memory_fraction(0.5)
     address = torch.cuda.caching_allocator_alloc(64 * MIB)
@@ -68,7 +68,7 @@ def test_a_block_within_the_fraction_is_given() -> None:
     torch.cuda.caching_allocator_delete(torch.cuda.caching_allocator_alloc(160 * MIB))
 
 
-@child(CPU.but(memory="256MiB", devices=2), alone=True)
+@child(CPU.with_settings(memory="256MiB", devices=2), alone=True)
 def test_a_fraction_is_of_one_device() -> None:
     torch.cuda.set_per_process_memory_fraction(0.1, 0)
     assert torch.cuda.get_per_process_memory_fraction(1) == 1.0

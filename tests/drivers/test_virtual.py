@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import torchdevice_cuda
 
-FOUR = VIRTUAL.but(devices=4)
-SMALL = VIRTUAL.but(memory="64MiB")
+FOUR = VIRTUAL.with_settings(devices=4)
+SMALL = VIRTUAL.with_settings(memory="64MiB")
 
 
 # ----------------------------------------------------------------------------- identity

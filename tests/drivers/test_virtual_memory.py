@@ -16,7 +16,7 @@ from torchdevice_cuda.drivers import allocation
 from torchdevice_cuda.drivers.memory import COMMON, Memory, Recording
 
 MIB, GIB = 1 << 20, 1 << 30
-TWO = VIRTUAL.but(devices=2, memory="1GiB")
+TWO = VIRTUAL.with_settings(devices=2, memory="1GiB")
 ASYNC = TWO.within(PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync,max_split_size_mb:30")
 #: Expressions, and what an H200 answered.
 FACTS = read_record("facts-cuda.json")

@@ -21,7 +21,7 @@ from torchdevice_cuda.drivers.virtual.streams import NativeStreams
 from torchdevice_cuda.settings import gpus
 
 GIB = 1 << 30
-TWO = VIRTUAL.but(devices=2, memory="1GiB", gpu="a100-80")
+TWO = VIRTUAL.with_settings(devices=2, memory="1GiB", gpu="a100-80")
 on_two = child(TWO)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from harness import CPU, VIRTUAL, child
 
-TWO = tuple(place.but(devices=2) for place in (CPU, VIRTUAL))
+TWO = tuple(place.with_settings(devices=2) for place in (CPU, VIRTUAL))
 
 
 def _hide(devices: str) -> None:
@@ -48,7 +48,7 @@ def _used() -> list[bool]:
     return [torch._C._cuda_hasPrimaryContext(device) for device in range(2)]
 
 
-@child(VIRTUAL.but(devices=2), alone=True)
+@child(VIRTUAL.with_settings(devices=2), alone=True)
 def test_a_device_has_a_context_when_it_was_used() -> None:
     torch.cuda.init()
     torch.cuda.manual_seed_all(1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, python
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, python
 from harness.places import must_be_ready
 from recorded import read_record, triton
 
@@ -30,7 +30,7 @@ PLACES = {"virtual": VIRTUAL, "cpu": CPU, "mps": MPS_FAITHFUL}
 @functools.cache
 def told(program: str, driver: str, gpu: str | None = None, *arguments: str) -> dict[str, Any]:
     """Run a program on a driver and return its output."""
-    place: Place = PLACES[driver]
+    place: ChildConfig = PLACES[driver]
     must_be_ready(place)
     options = [part for name, value in place.settings.items() for part in (f"--{name}", value)]
     options += ["--gpu", gpu] if gpu else []

@@ -6,7 +6,7 @@
     def test_streams_order() -> None:       # module share one child a place, and report one by one
         ...
 
-    @child(CPU.but(devices=2), alone=True)  # it changes the process for good: a child of its own
+    @child(CPU.with_settings(devices=2), alone=True)  # it changes the process for good: a child of its own
     def test_deactivation() -> None: ...
 
     def test_report(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@
     CPU.anew()                                                # a new process: others are forks of one that has torch
     in_fork(function)                                         # in a fork of this process; its value or error
     @child(CPU, as_in=STOCK)                                  # what it returns is what it returns under stock torch
-    Place("bare", order="after", setup=use_cuda, setup_with={"devices": 2}, needs=("cuda",))  # no activation, a device
+    ChildConfig("bare", order="after", setup=use_cuda, setup_with={"devices": 2}, needs=("cuda",))  # not activated
 
 The functions are those of a file, which the child imports after it has activated: it may import torch at its top.
 Arguments are literals, results what JSON keeps. A child that dies or hangs is reported with what it printed.
@@ -40,7 +40,7 @@ from .places import (
     STOCK,
     VIRTUAL,
     VIRTUAL_ACCELERATE,
-    Place,
+    ChildConfig,
     cuda_of_build,
     in_every_order,
 )
@@ -64,7 +64,7 @@ __all__ = [
     "VIRTUAL_ACCELERATE",
     "Finished",
     "Outcome",
-    "Place",
+    "ChildConfig",
     "child",
     "clean_environment",
     "cuda_of_build",

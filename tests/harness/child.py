@@ -88,7 +88,7 @@ def main(results: TextIO) -> None:
     functions = [find(reference) for reference, _, _ in REQUEST["cases"]]
     for number, (function, (_, arguments, seconds)) in enumerate(zip(functions, REQUEST["cases"], strict=True)):
         if arguments[1].get("place") == HERE:
-            arguments[1]["place"] = importlib.import_module("harness").Place(**REQUEST["place"])
+            arguments[1]["place"] = importlib.import_module("harness").ChildConfig(**REQUEST["place"])
         print(json.dumps({"case": number, "printed": printed()}), file=results, flush=True)
         # One that hangs ends the process and says where it hung.
         faulthandler.dump_traceback_later(seconds, exit=True, file=2)

@@ -26,7 +26,7 @@ _EMULATION = {"mps": {"TORCHDEVICE_EMULATE_MPS": "1", **LACKING}}
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class ChildConfig:
     """A kind of child process. Without settings nothing is activated in it."""
 
     name: str
@@ -70,24 +70,24 @@ class Place:
         }
         return [getattr(pytest.mark, name) for name, holds in needed.items() if holds]
 
-    def but(self, **settings: Any) -> Place:
+    def with_settings(self, **settings: Any) -> ChildConfig:
         """Return a copy with other settings of ``activate()``."""
         return dataclasses.replace(self, name=self._named(settings), settings={**self.settings, **settings})
 
-    def within(self, **environment: str) -> Place:
+    def within(self, **environment: str) -> ChildConfig:
         """Return a copy with more variables in the environment."""
         changed = {**self.environment, **environment}
         return dataclasses.replace(self, name=self._named(environment), environment=changed)
 
-    def when(self, order: str) -> Place:
+    def when(self, order: str) -> ChildConfig:
         """Return a copy with activation at another time: a key of :data:`ORDERS`."""
         return dataclasses.replace(self, order=order, name=self.name if order == "before" else f"{self.name} {order}")
 
-    def rarely(self) -> Place:
+    def rarely(self) -> ChildConfig:
         """Return a copy whose tests are slow tests."""
         return dataclasses.replace(self, rare=True)
 
-    def anew(self) -> Place:
+    def anew(self) -> ChildConfig:
         """Return a copy that runs in a new process."""
         return dataclasses.replace(self, new=True)
 
@@ -124,7 +124,7 @@ def unbuilt(kind: str) -> str:
     return ""
 
 
-def must_be_ready(place: Place) -> None:
+def must_be_ready(place: ChildConfig) -> None:
     """Fail the present test where the place cannot be made: skipped, two thirds of the tests would be missed by nobody.
 
     A machine without a compiler deselects them: ``-m "not native"``.
@@ -134,7 +134,7 @@ def must_be_ready(place: Place) -> None:
             pytest.fail(reason, pytrace=False)
 
 
-def in_every_order(*places: Place, rarely: bool = False) -> tuple[Place, ...]:
+def in_every_order(*places: ChildConfig, rarely: bool = False) -> tuple[ChildConfig, ...]:
     """Each of the places, with activation before torch is imported, after it, and after dynamo too.
 
     The first is a new process. A fork of one that has torch is where activation comes after it.
@@ -145,18 +145,18 @@ def in_every_order(*places: Place, rarely: bool = False) -> tuple[Place, ...]:
 
 
 #: Torch as it is. With another order than "before", torch (or dynamo) has been imported.
-STOCK = Place("stock")
-CPU = Place("cpu", {"driver": "cpu"})
+STOCK = ChildConfig("stock")
+CPU = ChildConfig("cpu", {"driver": "cpu"})
 #: The virtual GPU under the policy that is its default, and the other.
-VIRTUAL = Place("virtual", {"driver": "virtual"})
-VIRTUAL_ACCELERATE = Place("virtual accelerate", {"driver": "virtual", "policy": "accelerate"})
+VIRTUAL = ChildConfig("virtual", {"driver": "virtual"})
+VIRTUAL_ACCELERATE = ChildConfig("virtual accelerate", {"driver": "virtual", "policy": "accelerate"})
 #: The Apple GPU, emulated, under the policy that is its default, and the other.
-MPS = Place("mps accelerate", {"driver": "mps", "policy": "accelerate"})
-MPS_FAITHFUL = Place("mps faithful", {"driver": "mps", "policy": "faithful"})
+MPS = ChildConfig("mps accelerate", {"driver": "mps", "policy": "accelerate"})
+MPS_FAITHFUL = ChildConfig("mps faithful", {"driver": "mps", "policy": "faithful"})
 BOTH_POLICIES = (MPS, MPS_FAITHFUL)
 #: A real GPU, under the policy that is its default, and the other.
-CUDA = Place("cuda accelerate", {"driver": "cuda", "policy": "accelerate"})
-CUDA_FAITHFUL = Place("cuda faithful", {"driver": "cuda", "policy": "faithful"})
+CUDA = ChildConfig("cuda accelerate", {"driver": "cuda", "policy": "accelerate"})
+CUDA_FAITHFUL = ChildConfig("cuda faithful", {"driver": "cuda", "policy": "faithful"})
 #: Everywhere that there is an accelerator to redirect to, under the one policy and under the other.
 ACCELERATING = (MPS, VIRTUAL_ACCELERATE, CUDA)
 FAITHFUL = (MPS_FAITHFUL, VIRTUAL, CUDA_FAITHFUL)

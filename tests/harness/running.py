@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .places import ORDERS, Place, must_be_ready
+from .places import ORDERS, ChildConfig, must_be_ready
 from .processes import Finished, clean_environment
 from .servers import run_child
 
@@ -72,7 +72,7 @@ def reference(function: Callable[..., Any]) -> str:
     return f"{function.__module__}:{name}"
 
 
-def _request(place: Place, cases: Sequence[Case]) -> str:
+def _request(place: ChildConfig, cases: Sequence[Case]) -> str:
     request = {
         "imports": ORDERS[place.order],
         # A child with a compiled device is taken apart at its end, as every new process is: that may fail.
@@ -92,7 +92,7 @@ def _request(place: Place, cases: Sequence[Case]) -> str:
     return text
 
 
-def outcomes(place: Place, cases: Sequence[Case]) -> list[Outcome]:
+def outcomes(place: ChildConfig, cases: Sequence[Case]) -> list[Outcome]:
     """Run each case in a child of this configuration; after one that ends the process, a new child goes on."""
     must_be_ready(place)
     found: list[Outcome] = []
@@ -112,7 +112,7 @@ def _read_source(module: str) -> str:
     return inspect.getsource(sys.modules[module])
 
 
-def _one_child(place: Place, cases: Sequence[Case]) -> list[Outcome]:
+def _one_child(place: ChildConfig, cases: Sequence[Case]) -> list[Outcome]:
     """Run cases until the child ends: all of them have failed if it did not even start."""
     with tempfile.TemporaryDirectory(prefix="child-") as folder:
         Path(folder, "request").write_text(_request(place, cases), encoding="utf-8")
@@ -148,12 +148,12 @@ def _part(text: bytes, begin: int, end: int | None) -> str:
     return text[begin:end].decode(errors="replace")
 
 
-def outcome(function: Callable[..., Any], place: Place, *arguments: Any, seconds: float = SECONDS) -> Outcome:
+def outcome(function: Callable[..., Any], place: ChildConfig, *arguments: Any, seconds: float = SECONDS) -> Outcome:
     """Run a function in a child of its own."""
     return outcomes(place, [Case(function, arguments, seconds=seconds)])[0]
 
 
-def in_child(function: Callable[..., Any], place: Place, *arguments: Any, seconds: float = SECONDS) -> Any:
+def in_child(function: Callable[..., Any], place: ChildConfig, *arguments: Any, seconds: float = SECONDS) -> Any:
     """Run a function in a child of its own; return its result (as JSON keeps it), or fail the test."""
     return outcome(function, place, *arguments, seconds=seconds).checked()
 
@@ -161,7 +161,7 @@ def in_child(function: Callable[..., Any], place: Place, *arguments: Any, second
 _together: dict[str, dict[str, Outcome]] = {}
 
 
-def together(place: Place, functions: Sequence[Callable[..., Any]]) -> dict[str, Outcome]:
+def together(place: ChildConfig, functions: Sequence[Callable[..., Any]]) -> dict[str, Outcome]:
     """Run functions without arguments in one child; return the results by name. Each child is run only once."""
     cases = [Case(function) for function in functions]
     key = f"{place.full_environment()} {place.new} {_request(place, cases)}"
@@ -172,7 +172,7 @@ def together(place: Place, functions: Sequence[Callable[..., Any]]) -> dict[str,
 
 
 def child(
-    *places: Place, alone: bool = False, as_in: Place | None = None, seconds: float = SECONDS
+    *places: ChildConfig, alone: bool = False, as_in: ChildConfig | None = None, seconds: float = SECONDS
 ) -> pytest.MarkDecorator:
     """Run the body of a test in a child of each configuration; also as a module's ``pytestmark``.
 
@@ -199,7 +199,7 @@ class Batches:
         """
         return [self._outcome(item, place).checked() for place in self._places(item)]
 
-    def _outcome(self, item: pytest.Function, place: Place) -> Outcome:
+    def _outcome(self, item: pytest.Function, place: ChildConfig) -> Outcome:
         key = self._key(item, place)
         if (item.nodeid, key) not in self._done:
             waiting = self._queues[key]
@@ -213,15 +213,15 @@ class Batches:
         assert mark is not None
         return dict(mark.kwargs)
 
-    def _places(self, item: pytest.Function) -> list[Place]:
+    def _places(self, item: pytest.Function) -> list[ChildConfig]:
         own, other = item.callspec.params["place"], self._options(item)["as_in"]
-        assert isinstance(own, Place)
+        assert isinstance(own, ChildConfig)
         if other is None:
             return [own]
         # A fork is compared with a fork: both have had torch before anything else.
         return [own, other.when("after" if own.forks and own.order == "before" else own.order)]
 
-    def _key(self, item: pytest.Function, place: Place) -> str:
+    def _key(self, item: pytest.Function, place: ChildConfig) -> str:
         shared = f"{item.path} {place.full_environment()} {place.new} {_request(place, [])}"
         return f"{shared} {item.nodeid}" if self._options(item)["alone"] else shared
 

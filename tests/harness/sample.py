@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from . import STOCK, Place, child
+from . import STOCK, ChildConfig, child
 
-GONE = Place("gone", setup=os.abort)
+GONE = ChildConfig("gone", setup=os.abort)
 #: A new process, and a fork of one that has imported torch.
 EITHER = (STOCK, STOCK.when("after"))
 
@@ -22,7 +22,7 @@ def test_passes() -> None:
 
 @child(STOCK)
 @pytest.mark.parametrize("value", [(1, 2), "text"])
-def test_gets_its_arguments(place: Place, value: object) -> None:
+def test_gets_its_arguments(place: ChildConfig, value: object) -> None:
     assert place.name == "stock"
     assert value in ((1, 2), "text")
 
@@ -72,12 +72,12 @@ def test_does_not_start() -> None:
     pass
 
 
-@child(Place("set", environment={"SAMPLE": "1"}), as_in=STOCK)
+@child(ChildConfig("set", environment={"SAMPLE": "1"}), as_in=STOCK)
 def test_is_the_same() -> str:
     return "here as there"
 
 
-@child(Place("set", environment={"SAMPLE": "1"}), as_in=STOCK)
+@child(ChildConfig("set", environment={"SAMPLE": "1"}), as_in=STOCK)
 def test_is_not_the_same() -> str | None:
     return os.environ.get("SAMPLE")
 

@@ -1,7 +1,7 @@
 """Children and programs that need not import torch: forks of a process that has done so, and has activated nothing.
 
 They activate after torch is imported, which a place may have wanted before. Tests of what comes first say so
-(:meth:`Place.anew`, ``python`` instead of ``run_forked``), and with ``--fresh`` every one is a new process.
+(:meth:`ChildConfig.anew`, ``python`` instead of ``run_forked``), and with ``--fresh`` every one is a new process.
 """
 
 from __future__ import annotations

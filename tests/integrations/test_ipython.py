@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import STOCK, VIRTUAL, Place, in_child
+from harness import STOCK, VIRTUAL, ChildConfig, in_child
 from native.compilers import Bench
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
@@ -98,7 +98,7 @@ def in_a_kernel(folder: str) -> list[dict[str, Any]]:
 def test_a_cell_in_a_notebook(tmp_path: Path) -> None:
     for needed in ("nbclient", "nbformat", "ipykernel"):
         pytest.importorskip(needed)
-    place: Place = STOCK
+    place: ChildConfig = STOCK
     stream, result = in_child(in_a_kernel, place, str(tmp_path))
     assert stream["text"] == "said 512.0\n"
     html, plain = result["data"]["text/html"], result["data"]["text/plain"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from harness import CPU, VIRTUAL, Finished, cuda_of_build, run, run_forked
-from harness.places import MPS, Place, must_be_ready
+from harness.places import MPS, ChildConfig, must_be_ready
 from harness.processes import ROOT
 
 from .running import OURS, environment, make_environment, our_packages, write
@@ -188,7 +188,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("where", [pytest.param(each, marks=each.marks, id=str(each)) for each in (CPU, VIRTUAL, MPS)])
-def test_optimised_python(where: Place, compiled: dict[str, str]) -> None:
+def test_optimised_python(where: ChildConfig, compiled: dict[str, str]) -> None:
     must_be_ready(where)
     words = ("-OO", *OURS, "--driver", str(where.driver), "-c", HELLO)
     done = start(*words, **compiled, **where.full_environment())

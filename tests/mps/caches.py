@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from harness import MPS_FAITHFUL, Place
+from harness import MPS_FAITHFUL, ChildConfig
 from harness.places import must_be_ready
 
 from torchdevice_cuda import settings
 
 
-def cached_in(folder: Path, place: Place = MPS_FAITHFUL) -> Place:
+def cached_in(folder: Path, place: ChildConfig = MPS_FAITHFUL) -> ChildConfig:
     """Return the place with its cache in an empty folder."""
     must_be_ready(place)
     for kind in ("mps", "calls"):

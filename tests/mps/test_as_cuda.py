@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import MPS_FAITHFUL, VIRTUAL, Place, child, together
+from harness import MPS_FAITHFUL, VIRTUAL, ChildConfig, child, together
 
 from . import as_cuda
 from .seeing import as_code_of
@@ -16,7 +16,7 @@ on_mps = child(MPS_FAITHFUL)
 CASES = {name: function for name, function in vars(as_cuda).items() if name.startswith("case_")}
 
 
-def _answer(place: Place, case: str) -> Any:
+def _answer(place: ChildConfig, case: str) -> Any:
     return together(place, list(CASES.values()))[case].checked()
 
 

@@ -187,7 +187,7 @@ def test_no_operator_of_any_layout_is_missing() -> None:
     assert left_out == dict.fromkeys(left_out, [])
 
 
-@child(MPS_FAITHFUL.but(fallback="error"))
+@child(MPS_FAITHFUL.with_settings(fallback="error"))
 def test_error_when_nothing_may_leave() -> None:
     x = torch.eye(2).to_sparse_csr().cuda()
     with pytest.raises(NotImplementedError, match="aten::sin would leave the accelerator"):

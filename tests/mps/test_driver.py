@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, MPS_FAITHFUL, Place, child, in_every_order
+from harness import CPU, MPS_FAITHFUL, ChildConfig, child, in_every_order
 from torch import nn
 
 import torchdevice_cuda
@@ -124,7 +124,7 @@ def test_free_and_reserved_memory() -> None:
 
 
 #: Half of it may be used.
-SMALL = MPS_FAITHFUL.but(memory="64MiB")
+SMALL = MPS_FAITHFUL.with_settings(memory="64MiB")
 
 
 @child(SMALL)
@@ -319,7 +319,7 @@ def _train_a_little() -> None:
 
 
 #: Nothing is activated in it, but the device is there if it is asked for.
-UNUSED = Place("stock, emulated", environment={"TORCHDEVICE_EMULATE_MPS": "1"}, needs=("mps",))
+UNUSED = ChildConfig("stock, emulated", environment={"TORCHDEVICE_EMULATE_MPS": "1"}, needs=("mps",))
 
 
 @child(UNUSED, alone=True)

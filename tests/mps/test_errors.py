@@ -19,7 +19,7 @@ from torchdevice_cuda.translate.core.errors import in_cudas_words
 from .seeing import raised
 
 #: Half of it may be used.
-SMALL = MPS_FAITHFUL.but(memory="64MiB")
+SMALL = MPS_FAITHFUL.with_settings(memory="64MiB")
 LATE = MPS_FAITHFUL.when("after")
 told_of_errors = pytest.mark.skipif(sys.version_info < (3, 12), reason="the interpreter tells of errors from 3.12 on")
 before = pytest.mark.skipif(sys.version_info >= (3, 12), reason="every error is seen as it is raised")
@@ -289,7 +289,7 @@ def test_a_program_that_sees_cuda_reads_of_cuda() -> None:
         _wrong_generator()
 
 
-@child(MPS_FAITHFUL.but(identity="native"))
+@child(MPS_FAITHFUL.with_settings(identity="native"))
 def test_native_identity_keeps_the_words() -> None:
     with pytest.raises(RuntimeError, match="'mps'$"):
         _wrong_generator()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import BOTH_POLICIES, Place, run_forked
+from harness import BOTH_POLICIES, ChildConfig, run_forked
 from harness.places import must_be_ready
 
 from torchdevice_cuda._compat import torch_release
@@ -43,7 +43,7 @@ def stock() -> Reports:
     scope="module", params=[pytest.param(place, marks=place.marks, id=str(place)) for place in BOTH_POLICIES]
 )
 def ours(request: pytest.FixtureRequest) -> Reports:
-    place: Place = request.param
+    place: ChildConfig = request.param
     must_be_ready(place)
     options = [text for name, value in place.settings.items() for text in (f"--{name}", value)]
     return _run("-m", "torchdevice_cuda", *options, environment=place.full_environment())

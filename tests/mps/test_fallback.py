@@ -189,7 +189,7 @@ def test_no_operator_is_missing() -> None:
     assert list(missing("MPS")) == []
 
 
-@child(MPS_FAITHFUL.but(fallback="warn"))
+@child(MPS_FAITHFUL.with_settings(fallback="warn"))
 def test_warn() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -200,7 +200,7 @@ def test_warn() -> None:
     assert warning.filename == __file__
 
 
-FORBIDDEN = MPS_FAITHFUL.but(fallback="error")
+FORBIDDEN = MPS_FAITHFUL.with_settings(fallback="error")
 
 
 @child(FORBIDDEN)

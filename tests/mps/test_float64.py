@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy
 import pytest
 import torch
-from harness import MPS_FAITHFUL, Place, child
+from harness import MPS_FAITHFUL, ChildConfig, child
 from torch import nn
 
 from torchdevice_cuda.report.departures import departures
@@ -49,12 +49,12 @@ BECOMES = {
     "downcast": (torch.float32, torch.complex64),
     "cpu": (torch.float64, torch.complex128),
 }
-PLACES = [MPS_FAITHFUL.but(float64=choice) for choice in BECOMES]
+PLACES = [MPS_FAITHFUL.with_settings(float64=choice) for choice in BECOMES]
 
 
 @child(*PLACES)
 @pytest.mark.parametrize("way", WAYS)
-def test_float64_by_setting(place: Place, way: str) -> None:
+def test_float64_by_setting(place: ChildConfig, way: str) -> None:
     dtype, _ = BECOMES[place.settings["float64"]]
     made = WAYS[way]()
     assert made.dtype is dtype
@@ -100,7 +100,7 @@ COMPLEX_WAYS: dict[str, Callable[[], torch.Tensor]] = {
 
 @child(*PLACES)
 @pytest.mark.parametrize("way", COMPLEX_WAYS)
-def test_complex128_by_setting(place: Place, way: str) -> None:
+def test_complex128_by_setting(place: ChildConfig, way: str) -> None:
     _, dtype = BECOMES[place.settings["float64"]]
     made = COMPLEX_WAYS[way]()
     assert made.dtype is dtype
@@ -130,7 +130,7 @@ def test_the_double_takes_complex128_where_a_mac_does() -> None:
     assert torch.ops.aten.empty_strided((2,), (1,), dtype=torch.complex128, device="mps").dtype is torch.complex128
 
 
-@child(MPS_FAITHFUL.but(float64="raise"))
+@child(MPS_FAITHFUL.with_settings(float64="raise"))
 @pytest.mark.parametrize("way", WAYS)
 def test_raise(way: str) -> None:
     with pytest.raises(TypeError, match="^Cannot convert a MPS Tensor to float64 dtype"):

@@ -14,7 +14,7 @@ from torchdevice_cuda.drivers import active
 
 everywhere = child(VIRTUAL, MPS_FAITHFUL)
 #: The same, where tensors and generators say that they are MPS's.
-NATIVE = MPS_FAITHFUL.but(identity="native")
+NATIVE = MPS_FAITHFUL.with_settings(identity="native")
 
 
 def _drawn(generator: torch.Generator | None = None) -> list[float]:

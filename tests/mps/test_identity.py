@@ -16,7 +16,7 @@ from torch._subclasses import FakeTensorMode
 from .seeing import as_code_of
 
 on_mps = child(MPS_FAITHFUL)
-NATIVE = MPS_FAITHFUL.but(identity="native")
+NATIVE = MPS_FAITHFUL.with_settings(identity="native")
 
 
 def _ask(x: torch.Tensor) -> tuple[str, bool, bool]:

@@ -87,7 +87,7 @@ def test_operators_that_nobody_guards_from_312() -> None:
     assert said == "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 
 
-NATIVE = MPS_FAITHFUL.but(identity="native")
+NATIVE = MPS_FAITHFUL.with_settings(identity="native")
 
 
 @child(NATIVE)

@@ -20,7 +20,7 @@ from .seeing import left, raised, routes
 
 pytestmark = pytest.mark.skipif(not mlx_routes.installed(), reason="MLX is not installed")
 ROOT = Path(__file__).resolve().parents[2]
-ALWAYS = MPS_FAITHFUL.but(mlx="always")
+ALWAYS = MPS_FAITHFUL.with_settings(mlx="always")
 through_mlx = child(ALWAYS)
 STEPS = [0.0, 0.5, 1.0]
 
@@ -260,7 +260,7 @@ def heaviside() -> tuple[list[float], list[str]]:
     return routes(lambda: torch.heaviside(*_steps()).tolist())
 
 
-@child(MPS_FAITHFUL.but(mlx="off"))
+@child(MPS_FAITHFUL.with_settings(mlx="off"))
 def test_off() -> None:
     assert heaviside() == (STEPS, ["CPU"])
 

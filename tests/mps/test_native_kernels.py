@@ -19,7 +19,7 @@ from .seeing import left, real
 
 on_mps = child(MPS_FAITHFUL)
 #: Programs that ask for ``mps`` themselves.
-its_own = child(*BOTH_POLICIES, MPS_FAITHFUL.but(identity="native"))
+its_own = child(*BOTH_POLICIES, MPS_FAITHFUL.with_settings(identity="native"))
 
 
 def _sequence() -> torch.Tensor:

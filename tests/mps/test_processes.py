@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.multiprocessing as mp
-from harness import MPS, MPS_FAITHFUL, VIRTUAL, Place, child, in_child, outcome
+from harness import MPS, MPS_FAITHFUL, VIRTUAL, ChildConfig, child, in_child, outcome
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
@@ -47,7 +47,7 @@ def _load(data: Dataset, method: str, **options: Any) -> DataLoader:
 
 @everywhere
 @by_both_methods
-def test_workers_with_tensors_that_are_held(place: Place, method: str) -> None:
+def test_workers_with_tensors_that_are_held(place: ChildConfig, method: str) -> None:
     held = TensorDataset(torch.arange(16.0).reshape(8, 2), torch.arange(8))
     batches = list(_load(held, method, shuffle=True, generator=torch.Generator().manual_seed(1)))
     assert real(batches[0][0]) == UNASKED[place.settings["policy"]]
@@ -57,7 +57,7 @@ def test_workers_with_tensors_that_are_held(place: Place, method: str) -> None:
 
 @everywhere
 @by_both_methods
-def test_workers_with_tensors_that_they_make(place: Place, method: str) -> None:
+def test_workers_with_tensors_that_they_make(place: ChildConfig, method: str) -> None:
     first, second = _load(Made(), method)
     assert real(first["x"]) == UNASKED[place.settings["policy"]]
     assert second["y"].tolist() == [4, 5, 6, 7]
@@ -135,7 +135,7 @@ def _use(queue: Any, x: torch.Tensor, parameter: nn.Parameter) -> None:
 
 
 @everywhere
-def test_a_spawned_child_has_the_gpu(place: Place) -> None:
+def test_a_spawned_child_has_the_gpu(place: ChildConfig) -> None:
     context = mp.get_context("spawn")
     queue = context.Queue()
     x, parameter = torch.ones(2, device="cuda"), nn.Parameter(torch.ones(1, device="cuda"))
@@ -188,7 +188,7 @@ def share() -> None:
     torch.ones(1).share_memory_()
 
 
-def _warnings(place: Place) -> int:
+def _warnings(place: ChildConfig) -> int:
     done = outcome(share, place)
     done.checked()
     return done.err.count("memory of the GPU is not shared")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import Place, in_child, together
+from harness import ChildConfig, in_child, together
 
 import torchdevice_cuda
 from torchdevice_cuda.fallback.capabilities import refusals
@@ -52,7 +52,7 @@ def work() -> dict[str, Any]:
 def first(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Run a first process, which writes its refusals to disk."""
     folder = tmp_path_factory.mktemp("first")
-    assert in_child(work, cached_in(folder).but(refusal_cache="disk")) == {"dtypes": ASKED, "sizes": SIZES}
+    assert in_child(work, cached_in(folder).with_settings(refusal_cache="disk")) == {"dtypes": ASKED, "sizes": SIZES}
     assert [entry.name for entry in folder.glob("refusals*")] == ["refusals.json"]
     return (folder / "refusals.json").read_text()
 
@@ -69,7 +69,7 @@ def test_contents_of_the_disk_cache(first: str) -> None:
 
 
 def test_on_disk_the_second_process_never_asks(first: str, tmp_path: Path) -> None:
-    place = cached_in(tmp_path).but(refusal_cache="disk")
+    place = cached_in(tmp_path).with_settings(refusal_cache="disk")
     (tmp_path / "refusals.json").write_text(first)
     assert in_child(work, place) == {"dtypes": KNOWN, "sizes": SIZES}
     assert (tmp_path / "refusals.json").read_text() == first
@@ -84,12 +84,12 @@ def test_the_disk_cache_is_off_by_default(first: str, tmp_path: Path) -> None:
 def test_another_machines_are_not_trusted(first: str, tmp_path: Path) -> None:
     file, (rows,) = tmp_path / "refusals.json", json.loads(first).values()
     file.write_text(json.dumps({"another machine": rows}))
-    assert in_child(work, cached_in(tmp_path).but(refusal_cache="disk"))["dtypes"] == ASKED
+    assert in_child(work, cached_in(tmp_path).with_settings(refusal_cache="disk"))["dtypes"] == ASKED
     assert len(json.loads(file.read_text())) == 2  # the other machine's are still there
 
 
 #: What activates later, so that what is printed meanwhile can be told from the rest.
-LATER = Place("mps, later", order="after", environment={"TORCHDEVICE_EMULATE_MPS": "1"}, needs=("mps",))
+LATER = ChildConfig("mps, later", order="after", environment={"TORCHDEVICE_EMULATE_MPS": "1"}, needs=("mps",))
 
 
 def begin() -> float:
@@ -116,4 +116,4 @@ def forget() -> None:
 
 
 def test_deactivation_forgets_what_is_in_memory(tmp_path: Path) -> None:
-    in_child(forget, cached_in(tmp_path).but(refusal_cache="disk"))
+    in_child(forget, cached_in(tmp_path).with_settings(refusal_cache="disk"))

@@ -50,7 +50,7 @@ def _read(file: Path) -> Document:
 def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
     """Return the report of a program that makes one request and leaves the GPU four times."""
     file = tmp_path_factory.mktemp("report") / "report.json"
-    in_child(leave, MPS_FAITHFUL.but(report=str(file)))
+    in_child(leave, MPS_FAITHFUL.with_settings(report=str(file)))
     return _read(file)
 
 
@@ -78,19 +78,19 @@ def test_departures_are_shown(document: Document, render: Callable[[Document], s
 
 def test_a_program_that_sees_the_device_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    in_child(leave, MPS_FAITHFUL.but(report=str(file), identity="native"))
+    in_child(leave, MPS_FAITHFUL.with_settings(report=str(file), identity="native"))
     assert [(row.asked, row.given) for row in _read(file).requests] == [("cuda", "mps")]
 
 
 def test_without_departures_nothing_is_said_of_any(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    in_child(stay, MPS_FAITHFUL.but(report=str(file)))
+    in_child(stay, MPS_FAITHFUL.with_settings(report=str(file)))
     assert _read(file).departures == ()
     assert "What left the GPU: " not in text.plain(_read(file))
 
 
 def test_deactivation_writes_and_forgets_them(tmp_path: Path) -> None:
     file = tmp_path / "report.txt"
-    written, remembered = in_child(leave_and_deactivate, MPS_FAITHFUL.but(report=str(file)), str(file))
+    written, remembered = in_child(leave_and_deactivate, MPS_FAITHFUL.with_settings(report=str(file)), str(file))
     assert "aten::mode" in written
     assert remembered == []

@@ -19,7 +19,7 @@ from torchdevice_cuda.report.departures import departures
 
 from .seeing import left
 
-wide = child(MPS_FAITHFUL.but(float64="cpu"))
+wide = child(MPS_FAITHFUL.with_settings(float64="cpu"))
 pytestmark = pytest.mark.filterwarnings("ignore:the GPU has no")
 
 
@@ -324,7 +324,7 @@ def test_unsupported_float64_is_refused() -> None:
         _numbers(3, device="cuda").to_sparse()
 
 
-@child(MPS_FAITHFUL.but(float64="cpu"), MPS_FAITHFUL.but(float64="cpu", policy="accelerate"))
+@child(MPS_FAITHFUL.with_settings(float64="cpu"), MPS_FAITHFUL.with_settings(float64="cpu", policy="accelerate"))
 def test_queues() -> None:
     queue = torch.multiprocessing.get_context("spawn").SimpleQueue()
     queue.put(nn.Parameter(_numbers(3, device="cuda")))
@@ -334,7 +334,7 @@ def test_queues() -> None:
     assert taken.tolist() == _numbers(3, device="cuda").tolist()
 
 
-@child(MPS_FAITHFUL.but(float64="cpu", policy="accelerate"))
+@child(MPS_FAITHFUL.with_settings(float64="cpu", policy="accelerate"))
 def test_requests_for_the_cpu_under_accelerate() -> None:
     layer = nn.Linear(2, 2, dtype=torch.float64)
     made = layer(torch.ones(2, dtype=torch.float64)) + torch.tensor(1 / 3, dtype=torch.float64)

@@ -10,7 +10,7 @@ import gc
 import sys
 from types import ModuleType, SimpleNamespace
 
-from harness import Place
+from harness import ChildConfig
 from harness.places import LACKING
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -106,16 +106,16 @@ def use_inductor() -> None:
     module.compile_fx = compiling(use_cuda(), module.compile_fx, module.compile_fx_inner)
 
 
-def bare(devices: int = 1, memory: int = 16 * GIB) -> Place:
+def bare(devices: int = 1, memory: int = 16 * GIB) -> ChildConfig:
     """Return a child with virtual GPUs and nothing else of the product."""
     given = {"devices": devices, "memory": memory}
     name = f"bare, {devices} x {memory // MIB} MiB"
-    return Place(name, order="after", setup=use_cuda, setup_with=given, needs=("cuda",))
+    return ChildConfig(name, order="after", setup=use_cuda, setup_with=given, needs=("cuda",))
 
 
 #: As an Apple GPU, and for compiled code.
-BARE_MPS = Place("bare mps", order="after", environment=LACKING, setup=use_mps, needs=("mps",))
-COMPILING = Place("bare, compiling", setup=use_inductor, needs=("cuda",))
+BARE_MPS = ChildConfig("bare mps", order="after", environment=LACKING, setup=use_mps, needs=("mps",))
+COMPILING = ChildConfig("bare, compiling", setup=use_inductor, needs=("cuda",))
 
 
 def native() -> ModuleType:

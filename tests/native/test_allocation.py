@@ -198,7 +198,7 @@ def _fill(most: int) -> int:
     return len(kept) * 64
 
 
-@child(VIRTUAL.but(memory="8GiB"), alone=True)
+@child(VIRTUAL.with_settings(memory="8GiB"), alone=True)
 def test_a_process_with_a_limit_gets_the_error_and_lives() -> None:
     """RLIMIT_AS: the system refuses addresses."""
     torch.ones(3, device="cuda")
@@ -212,7 +212,7 @@ def test_a_process_with_a_limit_gets_the_error_and_lives() -> None:
     assert torch.ones(3, device="cuda").sum() == 3
 
 
-@child(VIRTUAL.but(memory="8GiB"), alone=True)
+@child(VIRTUAL.with_settings(memory="8GiB"), alone=True)
 def test_a_control_group_that_is_almost_full() -> None:
     """Promised memory counts as used before it is touched."""
     native: Any = torchdevice_cuda.driver().native

@@ -11,7 +11,7 @@ from harness import VIRTUAL, child
 from recorded import assertions, find_differences
 from recorded.assertions import CUDA, c, in_fork, ones, raised
 
-pytestmark = child(VIRTUAL.but(gpu="h200", devices=2))
+pytestmark = child(VIRTUAL.with_settings(gpu="h200", devices=2))
 
 ACCELERATOR = "AcceleratorError"
 

@@ -11,7 +11,7 @@ from harness import VIRTUAL, child
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as attend
 
-H200 = VIRTUAL.but(gpu="h200")
+H200 = VIRTUAL.with_settings(gpu="h200")
 MATH, FLASH, EFFICIENT, CUDNN = 0, 1, 2, 3
 
 
@@ -36,7 +36,7 @@ def test_an_h200_chooses_by_type() -> None:
     assert chosen(heads(1, 8, 64)) == MATH
 
 
-@child(VIRTUAL.but(gpu="t4"), VIRTUAL.but(gpu="a100-80"))
+@child(VIRTUAL.with_settings(gpu="t4"), VIRTUAL.with_settings(gpu="a100-80"))
 def test_other_gpus_have_other_kernels() -> None:
     recent = torch.cuda.get_device_capability()[0] >= 8
     q = heads(1, 1, 8, 64)

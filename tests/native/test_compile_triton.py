@@ -16,7 +16,7 @@ from harness.processes import python
 from torch import nn
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
-on_triton = child(VIRTUAL.but(compile="triton"), seconds=300)
+on_triton = child(VIRTUAL.with_settings(compile="triton"), seconds=300)
 
 
 def _make(*size: int) -> torch.Tensor:

@@ -190,7 +190,7 @@ def test_results_are_not_copied_and_the_host_is_the_host() -> None:
     assert torch.cuda.memory_allocated() == before - x.nbytes
 
 
-@child(VIRTUAL.but(devices=2), seconds=300)
+@child(VIRTUAL.with_settings(devices=2), seconds=300)
 def test_the_present_device_is_the_graphs() -> None:
     found: list[Any] = []
 

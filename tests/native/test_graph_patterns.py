@@ -189,7 +189,7 @@ def _graphed_in_ddp(rank: int, size: int, steps: int) -> list[list[float]]:
 
 def test_graphed_callables_inside_ddp() -> None:
     """Gradients are reduced outside of the graphs; every rank ends with the same parameters."""
-    ranks = in_child(_spread_graphed, VIRTUAL.but(devices=2), 2, 5, seconds=300)
+    ranks = in_child(_spread_graphed, VIRTUAL.with_settings(devices=2), 2, 5, seconds=300)
     for graphed, plain in ranks:
         assert graphed == plain
     assert ranks[0][0][-1] == ranks[1][0][-1]

@@ -7,7 +7,7 @@ import functools
 import pytest
 import torch
 import torch.utils.checkpoint
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, child
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, child
 from torch import nn
 
 from .test_graphs import captured
@@ -33,7 +33,7 @@ def test_a_replay_moves_the_generator() -> None:
         assert torch.equal(generator.get_state(), state)
 
 
-def test_a_generator_of_the_programs_own(place: Place) -> None:
+def test_a_generator_of_the_programs_own(place: ChildConfig) -> None:
     graph, own = torch.cuda.CUDAGraph(), torch.Generator("cuda").manual_seed(9)
     graph.register_generator_state(own)
     with torch.cuda.graph(graph):

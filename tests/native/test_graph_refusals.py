@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, child
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, child
 
 from torchdevice_cuda._compat import instantiates_by_itself
 
@@ -129,7 +129,7 @@ FAILING: dict[str, tuple[Callable[[Scene], object], int]] = {
 
 
 @pytest.mark.parametrize("call", FAILING)
-def test_a_call_that_fails_the_capture(call: str, place: Place) -> None:
+def test_a_call_that_fails_the_capture(call: str, place: ChildConfig) -> None:
     body, code = FAILING[call]
     if call in UNNOTICED[place.name]:
         assert Scene().capture(body) == (None, None)
@@ -215,7 +215,7 @@ REFUSED: dict[str, tuple[Callable[[Scene], object], tuple[str, str] | None]] = {
 
 
 @pytest.mark.parametrize("call", REFUSED)
-def test_a_call_after_which_the_capture_goes_on(call: str, place: Place) -> None:
+def test_a_call_after_which_the_capture_goes_on(call: str, place: ChildConfig) -> None:
     body, words = REFUSED[call]
     if call in UNNOTICED[place.name] and call != "pinned memory":
         words = NO_OFFSET if place == CPU and call == "a generator's offset" else None
@@ -265,7 +265,7 @@ BESIDE: dict[str, tuple[Callable[[Scene], object], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
 @pytest.mark.parametrize("call", BESIDE)
-def test_another_thread(call: str, mode: str, place: Place) -> None:
+def test_another_thread(call: str, mode: str, place: ChildConfig) -> None:
     body, modes = BESIDE[call]
     modes = () if call in UNNOTICED[place.name] else modes
     heard: list[Any] = []

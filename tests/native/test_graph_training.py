@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 import torch
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, child
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, child
 from torch import nn
 
 from .test_graphs import captured
@@ -73,7 +73,7 @@ def layer_of(layer: nn.Module) -> nn.Module:
 
 
 @pytest.mark.parametrize("amp", [False, True])
-def test_a_captured_training_step_is_the_eager_one(amp: bool, place: Place) -> None:
+def test_a_captured_training_step_is_the_eager_one(amp: bool, place: ChildConfig) -> None:
     """Bit for bit over fifty steps, with dropout; memory does not grow."""
     eager, captive = _Training(amp), _Training(amp)
     torch.manual_seed(1)

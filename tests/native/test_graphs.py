@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.utils.checkpoint
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, child
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, child
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -29,7 +29,7 @@ def captured(body: Callable[[], object], **options: object) -> tuple[torch.cuda.
     return graph, result
 
 
-def test_values_change_at_the_replay(place: Place) -> None:
+def test_values_change_at_the_replay(place: ChildConfig) -> None:
     x, written = torch.ones(3, device="cuda"), torch.zeros(3, device="cuda")
 
     def body() -> tuple[torch.Tensor, torch.Tensor]:
@@ -63,7 +63,7 @@ def test_host_code_runs_once() -> None:
     assert (ran, x.item()) == ([1], 3.0)
 
 
-def test_numbers_are_kept_by_value_and_pinned_memory_by_address(place: Place) -> None:
+def test_numbers_are_kept_by_value_and_pinned_memory_by_address(place: ChildConfig) -> None:
     number, pinned = torch.tensor(2.0), torch.zeros(2).pin_memory()
     back, x = torch.zeros(2).pin_memory(), torch.ones(2, device="cuda")
 

@@ -13,7 +13,7 @@ from harness import VIRTUAL, child
 from torch import nn
 from torch.nn import parallel
 
-many = child(VIRTUAL.but(devices=2), VIRTUAL.but(devices=8))
+many = child(VIRTUAL.with_settings(devices=2), VIRTUAL.with_settings(devices=8))
 by_both_names = pytest.mark.parametrize("comm", ["torch.cuda.comm", "torch.nn.parallel.comm"])
 
 

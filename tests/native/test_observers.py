@@ -10,7 +10,7 @@ import torch
 from harness import CPU, MPS, VIRTUAL, child
 
 MIB, GIB = 1 << 20, 1 << 30
-SMALL = VIRTUAL.but(memory=64 * MIB, devices=2)
+SMALL = VIRTUAL.with_settings(memory=64 * MIB, devices=2)
 MUCH = 1 << 59
 
 

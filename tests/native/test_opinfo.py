@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import Finished, Place, run_forked
+from harness import ChildConfig, Finished, run_forked
 from harness.places import must_be_ready
 
 from .bare import BARE_MPS, bare
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.native
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def _run(place: Place, *options: str) -> Finished:
+def _run(place: ChildConfig, *options: str) -> Finished:
     must_be_ready(place)
     return run_forked("-m", "native.opinfo", *options, folder=TESTS, timeout=3600)
 

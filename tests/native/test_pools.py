@@ -9,7 +9,7 @@ import torch
 from harness import CPU, MPS, VIRTUAL, child
 
 MIB = 1 << 20
-SMALL = VIRTUAL.but(memory=256 * MIB)
+SMALL = VIRTUAL.with_settings(memory=256 * MIB)
 
 
 def _reserved() -> int:

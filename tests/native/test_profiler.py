@@ -20,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule,
 
 from native import trace_format
 
-pytestmark = child(VIRTUAL.but(devices=2))
+pytestmark = child(VIRTUAL.with_settings(devices=2))
 
 BOTH = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
 

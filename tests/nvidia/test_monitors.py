@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, in_child, run, run_forked
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, in_child, run, run_forked
 from harness.processes import clean_environment
 
 import torchdevice_cuda
 
 BINDING = Path(__file__).with_name("binding")
 MIB = 1 << 20
-PLACES = (CPU, VIRTUAL.but(devices=2, gpu="h200"), MPS_FAITHFUL.rarely())
+PLACES = (CPU, VIRTUAL.with_settings(devices=2, gpu="h200"), MPS_FAITHFUL.rarely())
 
 
 def smi(*words: str) -> tuple[int, str]:
@@ -68,8 +68,8 @@ def watched() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("where", [pytest.param(each, marks=each.marks, id=str(each)) for each in PLACES])
-def test_a_program_that_holds_memory_is_seen(where: Place, tmp_path: Path) -> None:
-    found = in_child(watched, where.but(nvidia_smi=True).within(TORCHDEVICE_RUNTIME_DIR=str(tmp_path)))
+def test_a_program_that_holds_memory_is_seen(where: ChildConfig, tmp_path: Path) -> None:
+    found = in_child(watched, where.with_settings(nvidia_smi=True).within(TORCHDEVICE_RUNTIME_DIR=str(tmp_path)))
     pid, uuid = found["pid"], found["uuid"]
     counts_exactly = where.driver == "virtual"
     status, text = found["smi"]

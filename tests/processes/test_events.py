@@ -17,7 +17,7 @@ from .peer import SPAWN, Failed, peer
 PROGRAMS = Path(__file__).parent / "programs"
 KEPT: dict[str, Any] = {}
 SLEEP = 600_000_000  # cycles: some 400 ms
-shared = child(VIRTUAL.but(devices=2))
+shared = child(VIRTUAL.with_settings(devices=2))
 
 
 # ----------------------------------------------------------------- for the other process
@@ -161,7 +161,7 @@ def test_sent_tensors_are_on_cuda_and_not_copied() -> None:
     assert peer()(to_cuda_and_add, torch.ones(1)) == ([1.0], False)
 
 
-@child(VIRTUAL.but(devices=2), CPU, MPS_FAITHFUL)
+@child(VIRTUAL.with_settings(devices=2), CPU, MPS_FAITHFUL)
 def test_the_receiver_of_an_unsendable_tensor_gets_an_error() -> None:
     queue = SPAWN.Queue()
     queue.put(torch.ones(2, device="cuda", requires_grad=True) * 2)

@@ -18,7 +18,7 @@ from harness import VIRTUAL, child
 from .peer import Peer, peer
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="handles name descriptors on Linux only")
-forged = child(VIRTUAL.but(devices=2))
+forged = child(VIRTUAL.with_settings(devices=2))
 #: What a handle of memory consists of after CUDA's two bytes: process, descriptor, identity, offset, size.
 _PIECE = struct.Struct("=qqQQQ")
 KEPT: list[Any] = []

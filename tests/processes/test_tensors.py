@@ -20,7 +20,7 @@ from torch import nn
 from .peer import SPAWN, Failed, Peer, peer
 
 KEPT: dict[str, torch.Tensor] = {}
-shared = child(VIRTUAL.but(devices=2))
+shared = child(VIRTUAL.with_settings(devices=2))
 
 
 # ----------------------------------------------------------------- for the other process

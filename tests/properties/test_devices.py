@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import EVERYWHERE, STOCK, Place, in_child
+from harness import EVERYWHERE, STOCK, ChildConfig, in_child
 
 from . import drawn, examples
 from .asking import SPELLINGS, Spelled, ask
@@ -39,7 +39,7 @@ spellings = functools.cache(functools.partial(drawn, SPELLINGS))
 _FOUND: dict[tuple[str, int], list[list[Any]]] = {}
 
 
-def found(where: Place, number: int) -> list[list[Any]]:
+def found(where: ChildConfig, number: int) -> list[list[Any]]:
     """Return all outcomes in a configuration, which is run once."""
     key = (str(where), number)
     if key not in _FOUND:
@@ -51,7 +51,7 @@ def found(where: Place, number: int) -> list[list[Any]]:
 @pytest.mark.native
 @pytest.mark.mps
 @pytest.mark.parametrize("where", EVERYWHERE, ids=str)
-def test_requests_without_cuda_are_as_in_stock_torch(where: Place, number: int) -> None:
+def test_requests_without_cuda_are_as_in_stock_torch(where: ChildConfig, number: int) -> None:
     stock, here = found(STOCK, number), found(where, number)
     pairs = [(one, other) for one, other in zip(stock, here, strict=True) if not names_cuda(one[1])]
     if where.driver == "mps":
@@ -64,7 +64,7 @@ def test_requests_without_cuda_are_as_in_stock_torch(where: Place, number: int) 
 @pytest.mark.native
 @pytest.mark.mps
 @pytest.mark.parametrize("where", EVERYWHERE, ids=str)
-def test_requests_for_cuda_are_as_on_cuda(where: Place, number: int) -> None:
+def test_requests_for_cuda_are_as_on_cuda(where: ChildConfig, number: int) -> None:
     rows = [row for row in found(where, number) if names_cuda(row[1])]
     assert {row[2] for row in rows} == {"made", "AcceleratorError", "RuntimeError", "ValueError"}
     wrong = [row for row in rows if row[2 : 2 + len(expected(row[1]))] != expected(row[1])]

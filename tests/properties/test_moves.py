@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 import pytest
-from harness import EVERYWHERE, STOCK, Place, in_child
+from harness import EVERYWHERE, STOCK, ChildConfig, in_child
 
 from . import drawn, examples
 from .moving import CALLS, move
@@ -24,7 +24,7 @@ def move_on_stock(number: int) -> list[list[object]]:
 @pytest.mark.native
 @pytest.mark.mps
 @pytest.mark.parametrize("where", EVERYWHERE, ids=str)
-def test_any_call_does_what_stock_torch_does(where: Place, number: int) -> None:
+def test_any_call_does_what_stock_torch_does(where: ChildConfig, number: int) -> None:
     calls = calls_of(number)
     stock = move_on_stock(number)
     assert sum(len(row) > 1 for row in stock) > len(stock) / 10

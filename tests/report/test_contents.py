@@ -44,7 +44,7 @@ def train() -> dict[str, int]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Document, dict[str, int]]:
     file = tmp_path_factory.mktemp("report") / "report.json"
-    said = in_child(train, VIRTUAL.but(report=str(file)))
+    said = in_child(train, VIRTUAL.with_settings(report=str(file)))
     return read(file), said
 
 
@@ -150,7 +150,7 @@ def threads_and_forks() -> list[int]:
 
 
 def test_threads_lose_no_call(tmp_path: Path) -> None:
-    assert in_child(threads_and_forks, VIRTUAL.but(report=str(tmp_path / "report.txt"))) == [2000]
+    assert in_child(threads_and_forks, VIRTUAL.with_settings(report=str(tmp_path / "report.txt"))) == [2000]
 
 
 # ----------------------------------------------------------------------------- renderings

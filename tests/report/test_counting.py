@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, in_child, outcome, run_forked
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, in_child, outcome, run_forked
 
 import torchdevice_cuda
 from torchdevice_cuda.report.counters import MOST_ROWS, OTHER_SITES, Counters
@@ -17,8 +17,8 @@ from torchdevice_cuda.shadow import absent
 
 from .reading import counts, read
 
-CUDA = Place("cuda faithful", {"driver": "cuda", "policy": "faithful"})
-CUDA_ACCELERATED = Place("cuda accelerate", {"driver": "cuda", "policy": "accelerate"})
+CUDA = ChildConfig("cuda faithful", {"driver": "cuda", "policy": "faithful"})
+CUDA_ACCELERATED = ChildConfig("cuda accelerate", {"driver": "cuda", "policy": "accelerate"})
 #: What a report calls the GPU.
 GPU = {"cpu": "cpu", "virtual": "cuda:0", "cuda": "cuda:0", "mps": "cuda:0 (mps:0)"}
 FAITHFUL = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU, VIRTUAL, MPS_FAITHFUL, CUDA)]
@@ -82,8 +82,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("where", FAITHFUL)
-def test_every_way_of_asking_is_counted_once(where: Place, file: Path) -> None:
-    in_child(ask, where.but(report=str(file)))
+def test_every_way_of_asking_is_counted_once(where: ChildConfig, file: Path) -> None:
+    in_child(ask, where.with_settings(report=str(file)))
     document = read(file)
     assert counts(document) == expected(GPU[str(where.driver)])
     assert {row.site.rpartition(":")[0] for row in document.requests} == {__file__}
@@ -95,8 +95,8 @@ def accelerated() -> None:
 
 
 @pytest.mark.parametrize("where", [pytest.param(CUDA_ACCELERATED, marks=CUDA_ACCELERATED.marks, id="cuda")])
-def test_requests_that_are_redirected_are_counted_once(where: Place, file: Path) -> None:
-    in_child(accelerated, where.but(report=str(file)))
+def test_requests_that_are_redirected_are_counted_once(where: ChildConfig, file: Path) -> None:
+    in_child(accelerated, where.with_settings(report=str(file)))
     line = accelerated.__code__.co_firstlineno + 1
     assert counts(read(file)) == {("cpu", "cuda:0", line): 2, ("no device", "cuda:0", line + 1): 1}
 
@@ -112,7 +112,7 @@ def load() -> None:
 
 @pytest.mark.native
 def test_loads_are_counted(file: Path) -> None:
-    in_child(load, VIRTUAL.but(report=str(file)))
+    in_child(load, VIRTUAL.with_settings(report=str(file)))
     line = load.__code__.co_firstlineno
     found = counts(read(file))
     # torch asks for the storage, and for the tensor on it, on behalf of the line.
@@ -128,7 +128,7 @@ def several_devices() -> None:
 
 @pytest.mark.native
 def test_the_current_device_is_what_is_given(file: Path) -> None:
-    in_child(several_devices, VIRTUAL.but(report=str(file), devices=2))
+    in_child(several_devices, VIRTUAL.with_settings(report=str(file), devices=2))
     assert {key[:2] for key in counts(read(file))} == {("cuda:1", "cuda:1"), ("cuda", "cuda:1")}
 
 
@@ -144,7 +144,7 @@ def changed() -> list[str]:
 @pytest.mark.native
 def test_without_a_report_nothing_is_changed_for_one(file: Path) -> None:
     assert in_child(changed, VIRTUAL) == []
-    assert in_child(changed, VIRTUAL.but(report=str(file))) == [
+    assert in_child(changed, VIRTUAL.with_settings(report=str(file))) == [
         "torch.Tensor.cpu",
         "torch.Tensor.cuda",
         "torch.Tensor.to",
@@ -158,7 +158,7 @@ def refused() -> None:
 
 
 def test_calls_that_are_refused_are_listed(file: Path) -> None:
-    in_child(refused, CPU.but(report=str(file)))
+    in_child(refused, CPU.with_settings(report=str(file)))
     (row,) = read(file).unsupported
     assert (row.what, row.count) == ("torch._C._cuda_fromTheFuture", 1)
     assert row.site == f"{__file__}:{refused.__code__.co_firstlineno + 2}"
@@ -180,8 +180,8 @@ def compare() -> list[bool]:
 
 
 @pytest.mark.parametrize("where", [pytest.param(p, marks=p.marks, id=str(p)) for p in (CPU, VIRTUAL, MPS_FAITHFUL)])
-def test_function_modes_see_torchs_own_names(where: Place, file: Path) -> None:
-    assert in_child(compare, where.but(report=str(file))) == [True] * 4
+def test_function_modes_see_torchs_own_names(where: ChildConfig, file: Path) -> None:
+    assert in_child(compare, where.with_settings(report=str(file))) == [True] * 4
 
 
 def test_standard_error() -> None:
@@ -198,7 +198,7 @@ def deactivate_and_read(file: str) -> str:
 
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_deactivation_writes_it(file: Path, order: str) -> None:
-    assert '"count": 1' in in_child(deactivate_and_read, CPU.but(report=str(file)).when(order), str(file))
+    assert '"count": 1' in in_child(deactivate_and_read, CPU.with_settings(report=str(file)).when(order), str(file))
 
 
 def lose_the_folder(folder: str) -> bool:
@@ -212,7 +212,7 @@ def lose_the_folder(folder: str) -> bool:
 def test_a_report_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    done = outcome(lose_the_folder, CPU.but(report=str(folder / "report.json")), str(folder))
+    done = outcome(lose_the_folder, CPU.with_settings(report=str(folder / "report.json")), str(folder))
     assert done.value is False
     assert "was not written: No such file or directory" in done.err
     assert "Traceback" not in done.err

@@ -211,7 +211,7 @@ def go_elsewhere() -> None:
 
 def test_a_relative_path_is_seen_from_the_start(tmp_path: Path) -> None:
     relative = os.path.relpath(tmp_path / "report.txt")
-    in_child(go_elsewhere, CPU.but(report=relative))
+    in_child(go_elsewhere, CPU.with_settings(report=relative))
     assert reports(tmp_path) == ["report.txt"]
 
 

@@ -14,7 +14,7 @@ from harness import CPU, child
 
 from .answers import error
 
-TWO = CPU.but(devices=2)
+TWO = CPU.with_settings(devices=2)
 
 
 def lists(tensors: Any) -> list[Any]:

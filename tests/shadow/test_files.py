@@ -16,7 +16,7 @@ from torch.cuda.gds import GdsFile, gds_deregister_buffer, gds_register_buffer
 
 from .answers import error
 
-TWO = CPU.but(devices=2)
+TWO = CPU.with_settings(devices=2)
 
 
 @contextmanager

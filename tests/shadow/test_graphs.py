@@ -13,7 +13,7 @@ from torchdevice_cuda._compat import methods_of_later_graphs, torch_release
 
 from .answers import error
 
-TWO = CPU.but(devices=2)
+TWO = CPU.with_settings(devices=2)
 #: Releases in which Python ends a capture in parts, with hooks in between.
 IN_PARTS = torch_release(torch.__version__) >= (2, 14)
 NOT_INSTANTIATED = "capture_end() must have been called before calling instantiate"

@@ -13,7 +13,7 @@ from torchdevice_cuda._compat import torch_release
 
 from .answers import error
 
-PLACES = (CPU, VIRTUAL.but(gpu="h200"), MPS)
+PLACES = (CPU, VIRTUAL.with_settings(gpu="h200"), MPS)
 RELEASE = torch_release(torch.__version__)
 NOT_POPPED = "expected popped context to be the current ctx"
 bound = pytest.mark.skipif(not (2, 10) <= RELEASE < (2, 14), reason="made by torch's own bindings from 2.10 to 2.13")

@@ -50,7 +50,7 @@ def test_cudnn_of_the_default_device() -> None:
     assert torch._C._cudnn.getVersionInt() < 91100
 
 
-@child(CPU.but(capability=(9, 0)))
+@child(CPU.with_settings(capability=(9, 0)))
 def test_cudnn_of_a_newer_device() -> None:
     """The claimed capability chooses the version, and torch accepts the pair."""
     assert torch.backends.cudnn.version() >= 90100

@@ -8,7 +8,7 @@ import pytest
 import torch
 from harness import CPU, MPS_FAITHFUL, VIRTUAL, child
 
-TWO = CPU.but(devices=2)
+TWO = CPU.with_settings(devices=2)
 
 
 def keep_busy(seconds: float) -> None:

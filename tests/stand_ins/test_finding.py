@@ -18,7 +18,7 @@ ON = ("-m", "torchdevice_cuda", "--driver", "cpu", "--stand-ins", "all")
 OFF = ("-m", "torchdevice_cuda", "--driver", "cpu")
 
 
-@child(CPU.but(stand_ins=tuple(STAND_INS)))
+@child(CPU.with_settings(stand_ins=tuple(STAND_INS)))
 def test_versions_are_visible() -> None:
     import importlib
     import importlib.metadata
@@ -34,7 +34,7 @@ def test_versions_are_visible() -> None:
         importlib.metadata.version("flash-attn-9")
 
 
-@child(CPU.but(stand_ins=tuple(STAND_INS)), MPS.but(stand_ins=tuple(STAND_INS), gpu="h200"))
+@child(CPU.with_settings(stand_ins=tuple(STAND_INS)), MPS.with_settings(stand_ins=tuple(STAND_INS), gpu="h200"))
 def test_attention_on_other_drivers() -> None:
     import torch
     from flash_attn import flash_attn_func  # type: ignore[import-not-found]
@@ -121,7 +121,7 @@ def test_nothing_is_imported_or_installed_by_default() -> None:
     assert run_forked(*OFF, "-c", program).out.strip() == "[] []"
 
 
-@child(VIRTUAL.but(stand_ins=("xformers",)), alone=True)
+@child(VIRTUAL.with_settings(stand_ins=("xformers",)), alone=True)
 def test_deactivation_removes_the_finder() -> None:
     import importlib.util
     import sys

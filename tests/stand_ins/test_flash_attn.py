@@ -11,7 +11,7 @@ from harness import VIRTUAL, child
 
 from .reference import assert_close, attend, compare, draw
 
-PLACE = VIRTUAL.but(gpu="h200", stand_ins=("flash_attn",))
+PLACE = VIRTUAL.with_settings(gpu="h200", stand_ins=("flash_attn",))
 #: Queries and keys, heads of both, and what is asked for.
 CASES: list[tuple[tuple[int, int], tuple[int, int], dict[str, Any]]] = [
     ((17, 17), (4, 4), {}),
@@ -283,7 +283,7 @@ def test_arguments_are_refused_in_flash_attns_words() -> None:
             call()
 
 
-@child(VIRTUAL.but(stand_ins=("flash_attn",)))
+@child(VIRTUAL.with_settings(stand_ins=("flash_attn",)))
 def test_an_older_gpu_is_refused() -> None:
     from flash_attn import flash_attn_func
 

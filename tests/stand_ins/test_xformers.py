@@ -11,7 +11,7 @@ from harness import VIRTUAL, child
 
 from .reference import assert_close, attend, compare, draw
 
-PLACE = VIRTUAL.but(stand_ins=("xformers",))
+PLACE = VIRTUAL.with_settings(stand_ins=("xformers",))
 INF = math.inf
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from harness import ACCELERATING, CPU, FAITHFUL, STOCK, VIRTUAL, Place, child, in_child
+from harness import ACCELERATING, CPU, FAITHFUL, STOCK, VIRTUAL, ChildConfig, child, in_child
 from torch import nn
 
-EVERY = (*ACCELERATING, *FAITHFUL, CPU, CPU.but(policy="accelerate"))
+EVERY = (*ACCELERATING, *FAITHFUL, CPU, CPU.with_settings(policy="accelerate"))
 everywhere = child(*EVERY)
 
 
@@ -22,7 +22,7 @@ def real(x: torch.Tensor | torch.UntypedStorage) -> str:
     return vars(owner)["device"].__get__(x).type
 
 
-def gpu(place: Place) -> str:
+def gpu(place: ChildConfig) -> str:
     """Return the type of the accelerator's tensors; on the ``cpu`` driver the CPU's."""
     return {"virtual": "cuda"}.get(place.driver or "", place.driver or "")
 
@@ -104,14 +104,14 @@ FORMS: tuple[Any, ...] = ("mps", "mps:0", torch.device("mps"), torch.device("mps
 
 @everywhere
 @pytest.mark.parametrize("way", [*WAYS, *DEVICES])
-def test_mps_is_the_accelerator(place: Place, way: str) -> None:
+def test_mps_is_the_accelerator(place: ChildConfig, way: str) -> None:
     for form in FORMS:
         assert real({**WAYS, **DEVICES}[way](form)) == gpu(place), form
 
 
 @everywhere
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "Generator"])
-def test_the_toggle_gives_the_cpu_and_turns_over(place: Place, way: str) -> None:
+def test_the_toggle_gives_the_cpu_and_turns_over(place: ChildConfig, way: str) -> None:
     redirects = place.settings.get("policy") == "accelerate"
     first = WAYS[way]("cpu:-1")
     overridden = torch.zeros(1, device="cpu")
@@ -229,7 +229,7 @@ def test_a_training_program_of_a_mac() -> None:
 
 # ------------------------------------------------------------- a move between the CPU and the GPU copies
 @child(*ACCELERATING)
-def test_tensors_redirected_to_the_gpu_are_copied_to_it(place: Place) -> None:
+def test_tensors_redirected_to_the_gpu_are_copied_to_it(place: ChildConfig) -> None:
     for move in (lambda x: x.cuda(), lambda x: x.to("cuda"), lambda x: x.to("mps"), lambda x: x.to(device=0)):
         x = torch.zeros(2)
         y = move(x)
@@ -242,7 +242,7 @@ def test_tensors_redirected_to_the_gpu_are_copied_to_it(place: Place) -> None:
 
 
 @child(*ACCELERATING)
-def test_float64_that_the_gpu_has_stays_what_it_is(place: Place) -> None:
+def test_float64_that_the_gpu_has_stays_what_it_is(place: ChildConfig) -> None:
     wanted = torch.float32 if place.driver == "mps" else torch.float64
     batch = next(iter(torch.utils.data.DataLoader([0.5, 1.5], 2)))
     assert (batch.dtype, real(batch)) == (wanted, gpu(place))
@@ -315,5 +315,5 @@ def changed_objects() -> list[str]:
 
 @pytest.mark.native
 def test_functions_that_are_given_a_second_try_are_themselves() -> None:
-    place = Place("stock", order="after", needs=VIRTUAL.native)
+    place = ChildConfig("stock", order="after", needs=VIRTUAL.native)
     assert in_child(changed_objects, place) == []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from harness import MPS_FAITHFUL, STOCK, VIRTUAL, Place, child
+from harness import MPS_FAITHFUL, STOCK, VIRTUAL, ChildConfig, child
 
 PLACES = [
-    Place(f"stock, for {place}", order="after", environment=place.full_environment(), needs=place.native)
+    ChildConfig(f"stock, for {place}", order="after", environment=place.full_environment(), needs=place.native)
     for place in (VIRTUAL, MPS_FAITHFUL)
 ]
 

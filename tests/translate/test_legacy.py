@@ -112,7 +112,7 @@ def test_torch_tensor_is_of_the_default_type() -> None:
         assert repr(torch.ones(1, device="cuda")) == "tensor([1.], device='cuda:0')"
 
 
-@child(VIRTUAL.but(devices=2))
+@child(VIRTUAL.with_settings(devices=2))
 def test_a_class_makes_tensors_on_any_device() -> None:
     made = [torch.cuda.FloatTensor(1, device=1), torch.cuda.FloatTensor([1.0], device="cuda:1")]
     assert [tensor.get_device() for tensor in made] == [1, 1]

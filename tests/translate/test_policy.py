@@ -18,7 +18,7 @@ from torchdevice_cuda.translate.core.policy import Override
 
 from .asking import HOST
 
-BOTH = (CPU, CPU.but(policy="accelerate"))
+BOTH = (CPU, CPU.with_settings(policy="accelerate"))
 #: What a program may write where a device is asked for. "cpu:-1" turns the override over.
 FORMS: dict[str, Any] = {
     "None": None,
@@ -196,7 +196,7 @@ def line() -> int:
     return sys._getframe(1).f_lineno
 
 
-@child(CPU.but(log_level="INFO"), alone=True)
+@child(CPU.with_settings(log_level="INFO"), alone=True)
 def test_redirections_are_logged_once_per_call_site() -> None:
     kept = Keep()
     logging.getLogger("torchdevice_cuda").addHandler(kept)

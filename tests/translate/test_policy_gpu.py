@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CUDA, CUDA_FAITHFUL, VIRTUAL, VIRTUAL_ACCELERATE, Place, child
+from harness import CUDA, CUDA_FAITHFUL, VIRTUAL, VIRTUAL_ACCELERATE, ChildConfig, child
 from torch import nn
 
 pytestmark = child(CUDA, CUDA_FAITHFUL, VIRTUAL_ACCELERATE, VIRTUAL)
@@ -40,7 +40,7 @@ def kind(tensor: torch.Tensor) -> str:
     return torch._C.TensorBase.device.__get__(tensor).type
 
 
-def home(place: Place, override: bool) -> str:
+def home(place: ChildConfig, override: bool) -> str:
     """Return the device to which requests for the CPU go."""
     return "cuda" if place.settings.get("policy") == "accelerate" and not override else "cpu"
 
@@ -94,7 +94,7 @@ TOGGLING = ("zeros", "tensor", "rand", "zeros_like", "new_zeros", "to", "to by n
 
 @pytest.mark.parametrize("override", [False, True], ids=["", "override"])
 @pytest.mark.parametrize("maker", MAKERS)
-def test_row(place: Place, maker: str, override: bool) -> None:
+def test_row(place: ChildConfig, maker: str, override: bool) -> None:
     for request, goes in REQUESTS.values():
         if (maker, request) == ("load", 0):
             continue  # torch.load takes no integer for a location
@@ -109,7 +109,7 @@ def test_the_toggle_itself_gives_the_cpu(maker: str) -> None:
 
 
 @pytest.mark.parametrize("override", [False, True], ids=["", "override"])
-def test_methods_that_name_a_device(place: Place, override: bool) -> None:
+def test_methods_that_name_a_device(place: ChildConfig, override: bool) -> None:
     with overridden(override):
         assert kind(torch.ones(2, device="cuda").cpu()) == home(place, override)
         assert kind(nn.Linear(1, 1, device="cuda").cpu().weight) == home(place, override)
@@ -130,7 +130,7 @@ UNASKED: dict[str, Callable[[], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("maker", UNASKED)
-def test_without_a_device(place: Place, maker: str) -> None:
+def test_without_a_device(place: ChildConfig, maker: str) -> None:
     assert kind(UNASKED[maker]()) == home(place, override=False)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from harness import ACCELERATING, FAITHFUL, Place, child
+from harness import ACCELERATING, FAITHFUL, ChildConfig, child
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils.data import DataLoader, RandomSampler, WeightedRandomSampler
@@ -27,7 +27,7 @@ def real(x: torch.Tensor) -> str:
     return torch._C.TensorBase.device.__get__(x).type
 
 
-def gpu(place: Place) -> str:
+def gpu(place: ChildConfig) -> str:
     """Return the type of the accelerator's tensors."""
     return "mps" if place.driver == "mps" else "cuda"
 
@@ -112,7 +112,7 @@ REQUESTS: dict[str, tuple[str | None, bool, bool]] = {
 @child(*ACCELERATING, *FAITHFUL)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("request_", REQUESTS)
-def test_every_cell(place: Place, request_: str, way: str) -> None:
+def test_every_cell(place: ChildConfig, request_: str, way: str) -> None:
     name, as_device, for_home = REQUESTS[request_]
     asked = {} if name is None else {"device": torch.device(name) if as_device else name}
     stays = place.settings.get("policy") != "accelerate" and for_home
@@ -137,14 +137,14 @@ def test_the_toggle_gives_the_cpu() -> None:
 
 
 @accelerating
-def test_the_toggle_is_for_the_cpu_alone(place: Place) -> None:
+def test_the_toggle_is_for_the_cpu_alone(place: ChildConfig) -> None:
     with _override():
         assert real(torch.zeros(1)) == gpu(place)
         assert real(torch.zeros(1, device="cuda")) == gpu(place)
 
 
 @accelerating
-def test_the_second_toggle_turns_it_off(place: Place) -> None:
+def test_the_second_toggle_turns_it_off(place: ChildConfig) -> None:
     with _override():
         pass
     assert real(torch.zeros(1, device="cpu")) == gpu(place)
@@ -172,7 +172,7 @@ def test_samplers_draw_on_the_cpu() -> None:
 
 
 @accelerating
-def test_optimizers_count_on_the_cpu(place: Place) -> None:
+def test_optimizers_count_on_the_cpu(place: ChildConfig) -> None:
     p = nn.Parameter(torch.ones(2))
     assert real(p) == gpu(place)
     adam = torch.optim.Adam([p])
@@ -208,7 +208,7 @@ def test_data_leaves(way: str) -> None:
 
 @accelerating
 @pytest.mark.parametrize("way", ENTERING)
-def test_data_enters(place: Place, way: str) -> None:
+def test_data_enters(place: ChildConfig, way: str) -> None:
     assert real(ENTERING[way]()) == gpu(place)
 
 
@@ -224,7 +224,7 @@ def test_lengths_of_padded_sequences_meet_the_rest(ordered: bool) -> None:
 
 @accelerating
 @pytest.mark.parametrize("pinned", [False, True])
-def test_batches_meet_the_rest(place: Place, pinned: bool) -> None:
+def test_batches_meet_the_rest(place: ChildConfig, pinned: bool) -> None:
     """Labels that collating makes of numbers, and pinned batches, can be compared with what was brought to the CPU."""
     rows = [(torch.ones(2) * n, n, float(n)) for n in range(4)]
     ((x, label, weight),) = DataLoader(rows, 4, pin_memory=pinned)
@@ -306,7 +306,7 @@ DRAWN: dict[str, Callable[[torch.Generator], torch.Tensor]] = {
 
 @accelerating
 @pytest.mark.parametrize("drawn", DRAWN)
-def test_draws_of_the_cpus_generators_are_for_the_gpu(place: Place, drawn: str) -> None:
+def test_draws_of_the_cpus_generators_are_for_the_gpu(place: ChildConfig, drawn: str) -> None:
     assert real(DRAWN[drawn](torch.Generator().manual_seed(0))) == gpu(place)
 
 

@@ -26,7 +26,7 @@ from harness import (
     STOCK,
     VIRTUAL,
     VIRTUAL_ACCELERATE,
-    Place,
+    ChildConfig,
     child,
     cuda_of_build,
     in_child,
@@ -36,10 +36,19 @@ from .test_triton import nvidia
 
 PACKAGE = Path(__file__).resolve().parents[2] / "torchdevice_cuda"
 #: Each with a compiler in use: some names are changed only then. And where a report alone is the reason.
-COUNTED = tuple(place.but(report="/dev/null") for place in (VIRTUAL, MPS_FAITHFUL))
+COUNTED = tuple(place.with_settings(report="/dev/null") for place in (VIRTUAL, MPS_FAITHFUL))
 #: And where torch.compile generates Triton, if that is installed.
-TRITON = (VIRTUAL.but(compile="triton"),) if importlib.util.find_spec("triton") else ()
-PLACES = (CPU, VIRTUAL, VIRTUAL_ACCELERATE, MPS, MPS_FAITHFUL, MPS_FAITHFUL.but(float64="cpu"), *COUNTED, *TRITON)
+TRITON = (VIRTUAL.with_settings(compile="triton"),) if importlib.util.find_spec("triton") else ()
+PLACES = (
+    CPU,
+    VIRTUAL,
+    VIRTUAL_ACCELERATE,
+    MPS,
+    MPS_FAITHFUL,
+    MPS_FAITHFUL.with_settings(float64="cpu"),
+    *COUNTED,
+    *TRITON,
+)
 #: From Python 3.12 on the interpreter tells of errors, and these stay as they are.
 ONLY_BEFORE_MONITORING = "errors."
 #: Patches with nothing to change in a CUDA build.
@@ -235,8 +244,8 @@ def names_that_do_not_follow(settings: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("where", [CPU, pytest.param(MPS, marks=MPS.marks)], ids=str)
-def test_names_bound_before_follow_whichever_patch_changes_them(where: Place) -> None:
-    stock = Place("stock", order="after", environment=where.full_environment(), needs=where.native)
+def test_names_bound_before_follow_whichever_patch_changes_them(where: ChildConfig) -> None:
+    stock = ChildConfig("stock", order="after", environment=where.full_environment(), needs=where.native)
     assert in_child(names_that_do_not_follow, stock, dict(where.settings)) == []
 
 
@@ -269,5 +278,5 @@ def is_announced() -> bool:
 @pytest.mark.mps
 @pytest.mark.native
 def test_deactivation_takes_the_announcement_back() -> None:
-    stock = Place("stock", order="after", environment=MPS.full_environment(), needs=MPS.native)
+    stock = ChildConfig("stock", order="after", environment=MPS.full_environment(), needs=MPS.native)
     assert in_child(is_announced, stock) is False

@@ -115,7 +115,7 @@ def test_the_books_follow() -> None:
         assert torch.cuda.memory_allocated() == held
 
 
-@child(VIRTUAL.but(devices=2))
+@child(VIRTUAL.with_settings(devices=2))
 def test_a_storage_stays_on_its_device() -> None:
     x = torch.ones(4, device="cuda:1")
     with torch.cuda.device(0):
@@ -125,7 +125,7 @@ def test_a_storage_stays_on_its_device() -> None:
     assert torch.cuda.memory_allocated(1) > 0
 
 
-@child(VIRTUAL.but(memory=64 << 20), alone=True)
+@child(VIRTUAL.with_settings(memory=64 << 20), alone=True)
 def test_more_than_there_is() -> None:
     x = torch.ones(4, device="cuda")
     with pytest.raises(torch.OutOfMemoryError):

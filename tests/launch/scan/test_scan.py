@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, VIRTUAL, Place, child, run_forked
+from harness import CPU, VIRTUAL, ChildConfig, child, run_forked
 
 from torchdevice_cuda import settings
 from torchdevice_cuda.launch.scan import catalogue, command, finding, rules
@@ -56,7 +56,7 @@ def test_a_file_without_cuda_is_not_parsed() -> None:
 
 @child(CPU, VIRTUAL)
 @pytest.mark.parametrize("identity", SAMPLES)
-def test_findings_are_true(place: Place, identity: str) -> None:
+def test_findings_are_true(place: ChildConfig, identity: str) -> None:
     rule = SAMPLES[identity]
     assert rule.sample is not None
     what = rule.verdict(place.settings["driver"]).what
