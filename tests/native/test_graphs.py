@@ -352,3 +352,22 @@ def test_a_dump() -> None:
     path.unlink()
     assert text.startswith("digraph dot {")
     assert text.index("aten::add_") < text.index("aten::mul_") < text.index("->")
+
+
+@child(VIRTUAL)
+def test_a_capture_leaves_memory_that_it_frees() -> None:
+    """Inductor's graphs free their inputs as they go: the first replay reads them."""
+    first, second, x = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph(), torch.ones(1000, device="cuda")
+    pool = torch.cuda.graph_pool_handle()
+    with torch.cuda.graph(first, pool=pool):
+        y = x + 1
+    first.replay()
+    address = y.data_ptr()
+    with torch.cuda.graph(second, pool=pool):
+        doubled = y * 2
+        del y
+        more = doubled + 1
+    assert more.data_ptr() == address
+    second.replay()
+    assert doubled.eq(4).all()
+    assert more.eq(5).all()
