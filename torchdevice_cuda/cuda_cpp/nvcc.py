@@ -231,12 +231,17 @@ def splits() -> bool:
     return not checked() and not _read_switch(variables.KERNEL_FIBERS)
 
 
+def read_level() -> str:
+    """Return the optimization level that the user chose, or nothing."""
+    said = os.environ.get(variables.KERNEL_OPTIMIZATION, "")
+    if said not in ("", "0", "1", "2", "3"):
+        raise flags.Unknown(f"{variables.KERNEL_OPTIMIZATION}={said!r} cannot be read; allowed: 0, 1, 2, 3")
+    return said
+
+
 def choose_level(compiling: list[str]) -> list[str]:
     """Return the compiler's options with the optimization level that the user chose, or the program, or nvcc's, 3."""
-    said = os.environ.get(variables.KERNEL_OPTIMIZATION, "")
-    if said:
-        if said not in ("0", "1", "2", "3"):
-            raise flags.Unknown(f"{variables.KERNEL_OPTIMIZATION}={said!r} cannot be read; allowed: 0, 1, 2, 3")
+    if said := read_level():
         return [*(word for word in compiling if not word.startswith("-O")), f"-O{said}"]
     level = next((word for word in reversed(compiling) if word.startswith("-O")), "")
     thin = _THIN if level in ("", "-O3") and "clang" not in identify_compiler().lower() else ()
