@@ -77,7 +77,7 @@ HOST_PTX D convert(S value) {
     return to_integer<D, is_same<S, double>>(decode(flush_if<FTZ>(value)), R);
   } else if constexpr (is_integer<S> && is_same<D, double>) {
     if constexpr (R == RZ || R == RM || R == RP)
-      return saturate<SAT>(directed<double>(R, [](S given) { return (double)given; }, value));
+      return saturate<SAT>(directed<double>(R, [](double given) { return given; }, value));
     else
       return saturate<SAT>((double)value);
   } else if constexpr (is_integer<S>) {
