@@ -103,6 +103,8 @@ _RENAMED = {
 }
 #: Words whose value is for the host's compiler or linker, parts divided by commas.
 _PASSED_ON = {"-Xcompiler", "--compiler-options", "-Xlinker", "--linker-options"}
+#: Flags that the host's compiler needs when it links, too.
+_ALSO_LINKING = ("-fopenmp", "-pthread", "-fsanitize", "-pg")
 _JOINED = re.compile(r"-(?:[IDULlfm].+|O[0-3sg]?|Ofast|std=.+|W.*|g\d?|fPIC|MF.+|isystem.+|pthread|M[PTQM].*|shared)")
 _ARCHITECTURE = re.compile(r"(?:compute|sm)_(\d+)")
 _SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
@@ -123,6 +125,8 @@ class Command:
     compile_only: bool = False
     asks_version: bool = False
     dry: bool = False
+    #: Whether every source is CUDA C++, whatever its name: ``-x cu``. Otherwise one that is not named .cu is C++.
+    is_cuda: bool = False
     #: Objects of several sources become one: ``-dlink``.
     is_device_link: bool = False
     is_verbose: bool = False
@@ -144,11 +148,13 @@ class Command:
         elif head.startswith(("-L", "-l", "-shared", "-Wl,")):
             self.linking.extend(words)
         elif head == "-x":
-            pass  # a source is CUDA's whatever it is called
+            self.is_cuda |= words[1] == "cu"
         else:
             if head.startswith("-std="):
                 self.reading.append(head)
             self.compiling.extend(words)
+            if head.startswith(_ALSO_LINKING):
+                self.linking.extend(words)
 
 
 def read(words: list[str]) -> Command:

@@ -7,6 +7,7 @@ A source is preprocessed over our headers, translated, and compiled. It imports 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import os
@@ -120,6 +121,15 @@ def missing_headers(source: Path, reading: list[str]) -> list[str]:
     return lines
 
 
+def explain_missing(source: Path, command: flags.Command, said: str) -> str:
+    """Add to the compiler's messages a line for each header of CUDA's toolkit that is not here."""
+    missing = _MISSING.search(said)
+    lines = missing_headers(source.resolve(), command.reading) if missing else []
+    if missing and not any(f" {missing[1]} " in line for line in lines) and (why := refusals.header(missing[1])):
+        lines.append(f"nvcc: error: {missing[1]} is not supported here: {why}")
+    return said + "".join(f"{line}\n" for line in lines)
+
+
 def _folders(reading: list[str]) -> list[Path]:
     """Folders of the program's headers."""
     folders = []
@@ -201,11 +211,7 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
         words += ["-MT", command.output]
     done = run_compiler(words)
     if done.returncode:
-        missing = _MISSING.search(done.stderr)
-        lines = missing_headers(source.resolve(), command.reading) if missing else []
-        if missing and not any(f" {missing[1]} " in line for line in lines) and (why := refusals.header(missing[1])):
-            lines.append(f"nvcc: error: {missing[1]} is not supported here: {why}")
-        raise Failed(done.stderr + "".join(f"{line}\n" for line in lines))
+        raise Failed(explain_missing(source, command, done.stderr))
     is_foreign = translation.is_below(*others_roots(command.reading))
     # The C++ library brings this name into the global namespace from C++20 on; with nvcc it does not, and headers of
     # vector functions define it there.
@@ -255,8 +261,8 @@ def compile_translated(text: str, command: flags.Command, translated: Path, word
     and a construct that splitting does not know is no error.
     """
     is_foreign = translation.is_below(*others_roots(command.reading))
+    choices: list[barriers.Choice] = []
     for does_split in (True, False) if splits() else (False,):
-        choices: list[barriers.Choice] = []
         made = translation.translate(text, is_foreign, checked(), does_split, choices)
         translated.write_text(made, encoding="utf-8")
         done = run_compiler([*words, "-c", str(translated)])
@@ -268,6 +274,8 @@ def compile_translated(text: str, command: flags.Command, translated: Path, word
             return done.stderr
         if not any(choice.body for choice in choices):
             break
+        why = f"the loops do not compile: {next(iter(re.findall('error: (.*)', done.stderr)), 'no message')}"
+        choices = [dataclasses.replace(choice, body="", reason=choice.reason or why) for choice in choices]
     raise Failed(done.stderr)
 
 
@@ -287,7 +295,18 @@ def native() -> list[str]:
 
 
 def compile_source(source: Path, command: flags.Command, output: str) -> None:
-    """An object of a source."""
+    """Compile a source to an object; C++ without CUDA's language is the host compiler's, as with NVIDIA's nvcc."""
+    if source.suffix != ".cu" and not command.is_cuda:
+        words = ["-fPIC", "-I", str(INCLUDE), *command.reading, *command.compiling]
+        if source.suffix == ".c":
+            words = ["-x", "c", *(word for word in words if not word.startswith("-std=c++"))]
+        else:
+            words += standard(command.compiling)
+        done = run_compiler([*words, "-o", output, "-c", str(source)])
+        if done.returncode:
+            raise Failed(explain_missing(source, command, done.stderr))
+        sys.stderr.write(done.stderr)
+        return
     with leftovers.scratch("torchdevice-nvcc-") as (scratch, _):
         text = preprocess(source, command, scratch)
         words = [*standard(command.compiling), *shape(), *choose_level(command.compiling)]

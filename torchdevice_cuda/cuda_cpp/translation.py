@@ -135,6 +135,8 @@ def rewritten(
                 texts[at] = _INDEX[token.text]
             elif token.text in _ELSEWHERE and not _in_attribute(tokens, at):
                 texts[at] = _ELSEWHERE[token.text]
+            elif token.text == "clock" and _is_call(tokens, at):
+                texts[at] = "host_cuda_clock"
         elif token.text.startswith("<<") and token.text.endswith(" <") or token.text == "<<<":
             _launch(tokens, texts, at)
     split = barriers.Kernels(tokens, texts, reach)
@@ -155,6 +157,14 @@ def rewritten(
             texts[kernel.end] = "}); }"
     split.write_functions()
     return texts
+
+
+def _is_call(found: list[Token], at: int) -> bool:
+    """Return whether a name is called without arguments: it is no member, and no type comes before it."""
+    bracket, earlier = after(found, at), found[before(found, at)]
+    if found[bracket].text != "(" or found[after(found, bracket)].text != ")":
+        return False
+    return earlier.text == "return" or (earlier.kind == "mark" and earlier.text not in (".", "->", "::", "*", "&"))
 
 
 def _in_attribute(tokens: list[Token], at: int) -> bool:

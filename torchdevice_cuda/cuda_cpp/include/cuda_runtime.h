@@ -1,4 +1,5 @@
 #pragma once
+#define __CUDA_RUNTIME_H__
 #include "cuda_runtime_api.h"
 #ifdef HOST_CUDA_TRANSLATED
 #include "host_cuda/device.h"

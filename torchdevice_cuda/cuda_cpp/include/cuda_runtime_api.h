@@ -1,5 +1,8 @@
 // CUDA's runtime, of the host. Code that the translator has not seen gets the calls and the types, not the language.
 #pragma once
+// Programs test for the include guards of NVIDIA's headers.
+#define __CUDA_RUNTIME_API_H__
+#define __DRIVER_TYPES_H__
 
 #ifndef CUDART_VERSION
 #define CUDART_VERSION 13000

@@ -58,9 +58,11 @@ enum cudaDeviceAttr {
   cudaDevAttrWarpSize = 10,
   cudaDevAttrMaxRegistersPerBlock = 12,
   cudaDevAttrClockRate = 13,
+  cudaDevAttrGpuOverlap = 15,
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrIntegrated = 18,
   cudaDevAttrCanMapHostMemory = 19,
+  cudaDevAttrComputeMode = 20,
   cudaDevAttrConcurrentKernels = 31,
   cudaDevAttrMemoryClockRate = 36,
   cudaDevAttrGlobalMemoryBusWidth = 37,
@@ -81,6 +83,12 @@ enum cudaDeviceAttr {
   cudaDevAttrMemoryPoolsSupported = 115,
   cudaDevAttrClusterLaunch = 120
 };
+enum cudaComputeMode {
+  cudaComputeModeDefault = 0,
+  cudaComputeModeExclusive = 1,
+  cudaComputeModeProhibited = 2,
+  cudaComputeModeExclusiveProcess = 3
+};
 struct cudaFuncAttributes {
   size_t sharedSizeBytes = 0, constSizeBytes = 0, localSizeBytes = 0;
   int maxThreadsPerBlock = 1024, numRegs = 32, ptxVersion = 70, binaryVersion = 70;
@@ -98,7 +106,8 @@ struct cudaDeviceProp {
   int regsPerMultiprocessor = 65536, maxBlocksPerMultiProcessor = 32, asyncEngineCount = 3, isMultiGpuBoard = 0;
   int computePreemptionSupported = 1, accessPolicyMaxWindowSize = 128 << 20, persistingL2CacheMaxSize = 0;
   int clusterLaunch = 0, memoryPoolsSupported = 1, hostRegisterSupported = 1;
-  size_t memPitch = 0x7fffffff, reservedSharedMemPerBlock = 1024, textureAlignment = 512;
+  int pageableMemoryAccess = 0, tccDriver = 0;
+  size_t memPitch = 0x7fffffff, reservedSharedMemPerBlock = 1024, textureAlignment = 512, surfaceAlignment = 512;
   int major = 7, minor = 0, multiProcessorCount = 1, cooperativeLaunch = 0, concurrentKernels = 1;
 };
 

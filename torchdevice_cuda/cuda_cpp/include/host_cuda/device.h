@@ -211,9 +211,14 @@ static inline void __threadfence_system() {
   host_cuda::worker->fail(cudaErrorLaunchFailure, {file, line}, "__trap()");
 }
 static inline void __nanosleep(unsigned) {}
+// Counts nanoseconds: cudaDevAttrClockRate is 1 GHz.
 static inline long long clock64() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+// In kernels, clock() is the GPU's counter and not the C library's function, which is called elsewhere.
+static inline clock_t host_cuda_clock() {
+  return host_cuda::worker ? static_cast<clock_t>(clock64()) : ::clock();
 }
 static inline unsigned long long __globaltimer() {
   return static_cast<unsigned long long>(clock64());

@@ -23,10 +23,14 @@ enum cudaDeviceP2PAttr {
   cudaDevP2PAttrNativeAtomicSupported = 3
 };
 constexpr unsigned cudaDeviceScheduleAuto = 0, cudaDeviceScheduleSpin = 1, cudaDeviceScheduleYield = 2,
-                   cudaDeviceScheduleBlockingSync = 4, cudaDeviceMapHost = 8;
+                   cudaDeviceScheduleBlockingSync = 4, cudaDeviceBlockingSync = 4, cudaDeviceMapHost = 8;
 constexpr unsigned cudaOccupancyDefault = 0, cudaOccupancyDisableCachingOverride = 1;
 constexpr unsigned cudaEventInterprocess = 4, cudaEventRecordDefault = 0, cudaEventWaitDefault = 0;
 
+// The name by which older programs call cudaDeviceSynchronize.
+static inline cudaError_t cudaThreadSynchronize() {
+  return cudaDeviceSynchronize();
+}
 static inline cudaError_t cudaDeviceReset() {
   return cudaDeviceSynchronize();
 }
