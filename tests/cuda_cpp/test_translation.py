@@ -78,6 +78,7 @@ def test_functions_that_kernels_call_ask_the_worker() -> None:
         ("__shared__ typename F<int, 3>::T storage;", ["auto& storage"]),
         ("static __shared__ int n;", ["auto& n"]),
         ("extern __shared__ float s[];", ["float* s = reinterpret_cast<float*>(::host_cuda::dynamic_shared())"]),
+        ("extern __shared__ float s[][4 + 1];", ["::std::add_pointer_t<float[ 4 + 1 ]> s = reinterpret_cast"]),
         (
             "extern __shared__ __attribute__((aligned(16))) unsigned char s[];",
             ["unsigned char* s = reinterpret_cast<unsigned char*>"],

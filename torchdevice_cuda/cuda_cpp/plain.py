@@ -15,18 +15,19 @@ ASKS = {
     "__activemask", "__assert_fail", "__trap", "assertion_failed", "cooperative_groups", "cg", "this_thread_block",
     "this_grid", "tiled_partition", "labeled_partition", "binary_partition", "coalesced_threads", "cub",
     "__shared__", "WARP_SHFL", "WARP_SHFL_DOWN",
-    "WARP_SHFL_UP", "WARP_SHFL_XOR", "WARP_BALLOT", "getLaneId",
+    "WARP_SHFL_UP", "WARP_SHFL_XOR", "WARP_BALLOT", "getLaneId", "barrier", "pipeline",
 }  # fmt: skip
 _ENDINGS = ("_sync",)
 _BEGINNINGS = ("__sync", "__shfl", "__ballot", "__any", "__all", "__match", "__reduce")
 #: Methods and functions of groups that wait, and names of ours besides those that begin or end as above.
 _WAITING_METHODS = {
     "sync", "shfl", "shfl_up", "shfl_down", "shfl_xor", "any", "all", "ballot", "match_any", "match_all", "reduce",
+    "wait", "wait_parity", "try_wait", "try_wait_parity", "arrive_and_wait", "producer_acquire", "consumer_wait",
 }  # fmt: skip
 _WAITING = {
     "cub", "coalesced_threads", "__activemask", "WARP_SHFL", "WARP_SHFL_DOWN", "WARP_SHFL_UP", "WARP_SHFL_XOR",
     "WARP_BALLOT", "asm", "__asm__", "__asm", "labeled_partition", "this_grid",
-    "grid_group", "binary_partition", "host_ptx",
+    "grid_group", "binary_partition", "host_ptx", "make_pipeline",
 }  # fmt: skip
 _ASSEMBLY = {"asm", "__asm__", "__asm"}
 #: What PTX calls operations of several threads, and registers that say which thread it is.

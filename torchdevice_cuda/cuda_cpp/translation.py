@@ -293,10 +293,12 @@ def _shared(tokens: list[Token], texts: list[str], at: int, *, in_function: bool
         name = names[0]
         kind = " ".join(tokens[i].text for i in kept[: kept.index(name)])
         kind = _without_alignment(kind)
+        sizes = " ".join(tokens[i].text for i in kept if i > closing(tokens, after(tokens, name)))
         if in_function:
-            made = f"{kind}* {tokens[name].text} = reinterpret_cast<{kind}*>(::host_cuda::dynamic_shared())"
+            pointer = f"::std::add_pointer_t<{kind}{sizes}>" if sizes else f"{kind}*"
+            made = f"{pointer} {tokens[name].text} = reinterpret_cast<{pointer}>(::host_cuda::dynamic_shared())"
         else:
-            made = f"static ::host_cuda::DynamicShared<{kind}> {tokens[name].text}"
+            made = f"static ::host_cuda::DynamicShared<{kind}{sizes}> {tokens[name].text}"
     elif in_function:
         struct = f"host_cuda_shared_{tokens[at].line}_{at}"
         made = f"struct {struct} {{ {' '.join(tokens[i].text for i in kept)}; }}; "

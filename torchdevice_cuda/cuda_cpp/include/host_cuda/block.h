@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "host_cuda/arena.h"
@@ -132,6 +133,24 @@ class Worker {
         break;
       }
     spare_.push_back(&m);
+  }
+  // Has others run until a thread wakes those that wait with this key.
+  void park(const void* key, const char* what, Where where) {
+    fail_in_loop(what, where);
+    const Ours ours(watch);
+    current_->where = where;
+    parked_.push_back({key, current_});
+    away(what);
+  }
+  // What the woken threads do comes after all that the block has done.
+  void wake(const void* key) {
+    const Ours ours(watch);
+    rewind();
+    const auto woken = std::stable_partition(
+        parked_.begin(), parked_.end(), [key](const auto& parked) { return parked.first != key; });
+    for (auto i = woken; i != parked_.end(); ++i) ready_.push_back(i->second);
+    parked_.erase(woken, parked_.end());
+    watch.barrier();
   }
   unsigned live_lanes() const {
     return live_lanes(rank / 32);
@@ -328,6 +347,8 @@ class Worker {
     }
     for (auto* f : barrier_) ready_.push_back(f);
     barrier_.clear();
+    for (const auto& parked : parked_) ready_.push_back(parked.second);
+    parked_.clear();
     arrived_ = 0;
     for (auto& warp : warps_)
       for (auto* m : warp.meetings)
@@ -351,6 +372,7 @@ class Worker {
   Fiber* current_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> free_, barrier_, ready_;
+  std::vector<std::pair<const void*, Fiber*>> parked_;
   size_t head_ = 0;
   std::vector<Warp> warps_;
   std::vector<std::unique_ptr<Meeting>> made_;

@@ -8,8 +8,10 @@
 namespace host_cuda {
 
 #ifdef HOST_CUDA_CHECKED
+#define HOST_CUDA_UNWATCHED __attribute__((no_sanitize("thread")))
 constexpr size_t kGuard = 4096;  // around shared memory, so that what lies beside it is known to be beside it
 #else
+#define HOST_CUDA_UNWATCHED
 constexpr size_t kGuard = 0;
 #endif
 
@@ -48,8 +50,6 @@ inline void forget_memory(const void*) {}
 #include <mutex>
 #include <utility>
 #include <vector>
-
-#define HOST_CUDA_UNWATCHED __attribute__((no_sanitize("thread")))
 
 #pragma GCC visibility push(hidden)
 namespace host_cuda {

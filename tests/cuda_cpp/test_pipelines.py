@@ -1,0 +1,180 @@
+"""Barriers and pipelines of libcu++, and the copies that they wait for."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from torchdevice_cuda.cuda_cpp import nvcc
+
+_HEAD = """#include <cooperative_groups.h>
+#include <cuda/barrier>
+#include <cuda/pipeline>
+#include <cuda_pipeline.h>
+#include <cstdio>
+namespace cg = cooperative_groups;
+using barrier = cuda::barrier<cuda::thread_scope_block>;
+"""
+
+
+def _run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (folder / "program.cu").write_text(_HEAD + text)
+    assert nvcc.main(["-O0", str(folder / "program.cu"), "-o", str(folder / "program")]) == 0
+    return subprocess.run([str(folder / "program")], capture_output=True, text=True, timeout=60, check=True)
+
+
+REVERSED = """
+__global__ void reversed(const int* in, int* out, int rounds) {
+  __shared__ barrier bar;
+  __shared__ int held[64];
+  if (threadIdx.x == 0) init(&bar, blockDim.x);
+  __syncthreads();
+  for (int i = 0; i < rounds; ++i) {
+    held[threadIdx.x] = in[threadIdx.x] + i;
+    barrier::arrival_token token = bar.arrive();
+    bar.wait(std::move(token));
+    out[i * 64 + threadIdx.x] = held[63 - threadIdx.x];
+    bar.arrive_and_wait();
+  }
+}
+int main() {
+  int in[64], out[3 * 64], wrong = 0;
+  for (int i = 0; i < 64; ++i) in[i] = i * i;
+  reversed<<<1, 64>>>(in, out, 3);
+  for (int r = 0; r < 3; ++r)
+    for (int i = 0; i < 64; ++i) wrong += out[r * 64 + i] != in[63 - i] + r;
+  printf("%d %s\\n", wrong, cudaGetErrorName(cudaGetLastError()));
+}
+"""
+
+
+def test_threads_wait_at_a_barrier(tmp_path: Path) -> None:
+    assert _run(tmp_path, REVERSED).stdout == "0 cudaSuccess\n"
+
+
+def test_checks_accept_memory_that_a_barrier_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDEVICE_KERNEL_CHECKS", "1")
+    done = _run(tmp_path, REVERSED)
+    assert (done.stdout, done.stderr) == ("0 cudaSuccess\n", "")
+    racy = REVERSED.replace("bar.wait(std::move(token));", "").replace("bar.arrive_and_wait();", "")
+    assert "Race reported between" in _run(tmp_path, racy).stderr
+
+
+def test_a_barrier_runs_its_completion_once_and_forgets_threads_that_leave(tmp_path: Path) -> None:
+    text = """
+struct Count { int* phases; __device__ void operator()() { ++*phases; } };
+__global__ void leave(int* phases, int* seen) {
+  __shared__ cuda::barrier<cuda::thread_scope_block, Count> bar;
+  if (threadIdx.x == 0) init(&bar, blockDim.x, Count{phases});
+  __syncthreads();
+  for (unsigned i = 0; i < threadIdx.x; ++i) bar.arrive_and_wait();  // thread i leaves after i phases
+  seen[threadIdx.x] = *phases;
+  bar.arrive_and_drop();
+}
+int main() {
+  int phases = 0, seen[8];
+  leave<<<1, 8>>>(&phases, seen);
+  printf("%d:", phases);
+  for (int i : seen) printf(" %d", i);
+}
+"""
+    assert _run(tmp_path, text).stdout == "8: 0 1 2 3 4 5 6 7"
+
+
+@pytest.mark.parametrize(
+    ("made", "producers"),
+    [
+        ("cuda::make_pipeline(block, &state, in_front ? roles::producer : roles::consumer)", 32),
+        ("cuda::make_pipeline(block, &state, 32)", 32),
+        ("cuda::make_pipeline(block, &state)", 64),
+    ],
+)
+def test_consumers_wait_for_what_producers_copy(made: str, producers: int, tmp_path: Path) -> None:
+    """Two stages and ten rounds: a producer overwrites a stage only when every consumer has read it."""
+    text = """
+using roles = cuda::pipeline_role;
+__global__ void sum(const int* in, int* out, int rounds, unsigned producers) {
+  auto block = cg::this_thread_block();
+  __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+  __shared__ int held[2][64];
+  const bool in_front = threadIdx.x < 32, shares = producers == 64;
+  auto pipe = MADE;
+  int total = 0;
+  for (int i = 0; i < rounds; ++i) {
+    if (in_front || shares) {
+      pipe.producer_acquire();
+      for (unsigned j = threadIdx.x; j < 64; j += producers)
+        cuda::memcpy_async(&held[i % 2][j], &in[i * 64 + j], sizeof(int), pipe);
+      pipe.producer_commit();
+    }
+    if (!in_front || shares) {
+      pipe.consumer_wait();
+      for (int j = 0; j < 64; ++j) total += held[i % 2][j];
+      pipe.consumer_release();
+    }
+  }
+  out[threadIdx.x] = total;
+}
+int main() {
+  int in[640], out[64], sum_of_all = 0, right = 0;
+  for (int i = 0; i < 640; ++i) sum_of_all += in[i] = i * 7 % 13;
+  sum<<<1, 64>>>(in, out, 10, PRODUCERS);
+  for (int i : out) right += i == sum_of_all;
+  printf("%d %s\\n", right, cudaGetErrorName(cudaGetLastError()));
+}
+"""
+    text = text.replace("MADE", made).replace("PRODUCERS", str(producers))
+    consumers = producers  # half of the threads each, or all
+    assert _run(tmp_path, text).stdout == f"{consumers} cudaSuccess\n"
+
+
+def test_a_thread_copies_for_itself(tmp_path: Path) -> None:
+    text = """
+__global__ void copies(const int4* in, int* out) {
+  __shared__ int4 held[32];
+  __shared__ int zeroed[32][4];
+  auto pipe = cuda::make_pipeline();
+  pipe.producer_acquire();
+  cuda::memcpy_async(&held[threadIdx.x], &in[threadIdx.x], cuda::aligned_size_t<16>(16), pipe);
+  pipe.producer_commit();
+  cuda::pipeline_consumer_wait_prior<0>(pipe);
+  __pipeline_memcpy_async(zeroed[threadIdx.x], &in[threadIdx.x], 16, 8);
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  out[threadIdx.x] = held[threadIdx.x].w * 100 + zeroed[threadIdx.x][1] * 10 + zeroed[threadIdx.x][2];
+  pipe.consumer_release();
+}
+int main() {
+  int4 in[32];
+  int out[32], wrong = 0;
+  for (int i = 0; i < 32; ++i) in[i] = {-1, i, -1, 2 * i};
+  copies<<<1, 32>>>(in, out);
+  for (int i = 0; i < 32; ++i) wrong += out[i] != 2 * i * 100 + i * 10;
+  printf("%d\\n", wrong);
+}
+"""
+    assert _run(tmp_path, text).stdout == "0\n"
+
+
+def test_a_barrier_that_threads_miss_ends_the_kernel(tmp_path: Path) -> None:
+    text = """
+__global__ void stuck(int threads) {
+  __shared__ barrier bar;
+  if (threadIdx.x == 0) init(&bar, threads);
+  __syncthreads();
+  bar.arrive_and_wait();
+}
+int main() {
+  stuck<<<1, 4>>>(THREADS);
+  printf("%s\\n", cudaGetErrorName(cudaDeviceSynchronize()));
+}
+"""
+    missed = _run(tmp_path, text.replace("THREADS", "5"))
+    assert missed.stdout == "cudaErrorLaunchFailure\n"
+    line = _HEAD.count("\n") + 6
+    said = f"program.cu:{line}: kernel stuck: block: [0,0,0], thread: [0,0,0] waits in cuda::barrier::wait()"
+    assert f"{said} for threads that do not come" in missed.stderr
+    late = _run(tmp_path, text.replace("THREADS", "0"))
+    assert "cuda::barrier: 1 arrivals where 0 of 0 are missing" in late.stderr
