@@ -9,7 +9,9 @@
 #include <cstdarg>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -152,6 +154,16 @@ class Worker {
     parked_.erase(woken, parked_.end());
     watch.barrier();
   }
+  // The lanes of the warp that come here together: all that can go no further elsewhere first.
+  unsigned converge(Where where) {
+    fail_in_loop("__activemask()", where);
+    const Ours ours(watch);
+    Fiber* me = current_;
+    me->where = where;
+    converging_.push_back(me);
+    away("__activemask()");
+    return me->lanes;
+  }
   unsigned live_lanes() const {
     return live_lanes(rank / 32);
   }
@@ -275,6 +287,19 @@ class Worker {
     ++epoch;
     watch.barrier();
   }
+  // Groups are the lanes of a warp at one line.
+  void release_converged() {
+    std::map<std::tuple<unsigned, const char*, int>, unsigned> groups;
+    const auto group = [&groups](const Fiber* f) -> unsigned& {
+      return groups[{f->rank / 32, f->where.file, f->where.line}];
+    };
+    for (const auto* f : converging_) group(f) |= 1u << (f->rank % 32);
+    for (auto* f : converging_) {
+      f->lanes = group(f);
+      ready_.push_back(f);
+    }
+    converging_.clear();
+  }
   // Has the list of who is ready begin at its begin, where all have gone.
   void rewind() {
     if (head_ < ready_.size()) return;
@@ -300,7 +325,8 @@ class Worker {
     rewind();
     if (ready_.empty()) {
       if (running_ == 0 && main_idle_) return &main_;
-      stuck();
+      if (failed_ || converging_.empty()) stuck();
+      release_converged();
       if (ready_.empty()) return &main_;
     }
     return ready_[head_++];
@@ -371,7 +397,7 @@ class Worker {
   Fiber main_;
   Fiber* current_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::vector<Fiber*> free_, barrier_, ready_;
+  std::vector<Fiber*> free_, barrier_, ready_, converging_;
   std::vector<std::pair<const void*, Fiber*>> parked_;
   size_t head_ = 0;
   std::vector<Warp> warps_;

@@ -172,8 +172,8 @@ static inline unsigned __match_all_sync(unsigned mask, T value, int* all, HOST_C
   });
 }
 // Every lane that has not ended: which of them a GPU happens to run together here is not defined either.
-static inline unsigned __activemask() {
-  return host_cuda::worker->live_lanes();
+static inline unsigned __activemask(HOST_CUDA_HERE) {
+  return host_cuda::worker->converge({file, line});
 }
 
 template <class T>

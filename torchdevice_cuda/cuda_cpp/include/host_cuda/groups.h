@@ -197,8 +197,8 @@ class warp_part {
 class coalesced_group : public warp_part {
   using warp_part::warp_part;
 };
-inline coalesced_group coalesced_threads() {
-  return coalesced_group(__activemask());
+inline coalesced_group coalesced_threads(HOST_CUDA_HERE) {
+  return coalesced_group(__activemask(file, line));
 }
 
 // Tiles of a block, or of a tile.

@@ -58,6 +58,7 @@ struct Fiber {
   unsigned rank = 0;  // of the thread in its block
   Where where{nullptr, 0};
   const char* waits = nullptr;  // for what, or null
+  unsigned lanes = 0;           // of its warp that converged with it
 #ifdef HOST_CUDA_CHECKED
   jmp_buf way_out;  // of the thread that it runs
 #endif
