@@ -102,3 +102,27 @@ def test_kernels_read_the_gpus_clock(tmp_path: Path) -> None:
         '  printf("%d %d %d\\n", ms >= 20, between <= ms * rate, clock() < CLOCKS_PER_SEC * 3600); }\n'
     )
     assert _run(tmp_path, str(source)) == "1 1 1\n"
+
+
+def test_programs_see_the_capability_that_they_are_compiled_for(tmp_path: Path) -> None:
+    text = (
+        "#include <cuda_runtime.h>\nint NAME() { cudaDeviceProp p; cudaGetDeviceProperties(&p, 0); return p.major; }\n"
+    )
+    (tmp_path / "host.cpp").write_text(text.replace("NAME", "of_host"))
+    main = '#include <cstdio>\nint of_host();\nint main() { printf("%d %d\\n", of_host(), of_source()); }\n'
+    (tmp_path / "main.cu").write_text(text.replace("NAME", "of_source") + main)
+    assert _run(tmp_path, "-arch=sm_80", str(tmp_path / "host.cpp"), str(tmp_path / "main.cu")) == "8 8\n"
+
+
+def test_cublas_copies_vectors_and_matrices(tmp_path: Path) -> None:
+    source = tmp_path / "copies.cu"
+    source.write_text(
+        "#include <cublas_v2.h>\n#include <cstdio>\nint main() { float in[6] = {1, 2, 3, 4, 5, 6}, out[8] = {}, *d;\n"
+        "  cudaMalloc(&d, 8 * sizeof(float));\n"
+        "  int wrong = cublasSetMatrix(2, 2, sizeof(float), in, 3, d, 2);  // columns 1 2 and 4 5\n"
+        "  wrong += cublasGetVector(2, sizeof(float), d, 2, out, 3);\n"
+        "  wrong += cublasGetVector(2, sizeof(float), d + 1, 2, out + 1, 3);\n"
+        '  for (float x : out) printf("%g ", x); printf("%d\\n", wrong);\n'
+        "  return cublasSetVector(1, 0, in, 1, d, 1) != CUBLAS_STATUS_INVALID_VALUE; }\n"
+    )
+    assert _run(tmp_path, str(source)) == "1 2 0 4 5 0 0 0 0\n"

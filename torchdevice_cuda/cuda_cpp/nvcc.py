@@ -297,7 +297,8 @@ def native() -> list[str]:
 def compile_source(source: Path, command: flags.Command, output: str) -> None:
     """Compile a source to an object; C++ without CUDA's language is the host compiler's, as with NVIDIA's nvcc."""
     if source.suffix != ".cu" and not command.is_cuda:
-        words = ["-fPIC", "-I", str(INCLUDE), *command.reading, *command.compiling]
+        target = f"-DHOST_CUDA_ARCH={command.architecture}"
+        words = ["-fPIC", target, "-I", str(INCLUDE), *command.reading, *command.compiling]
         if source.suffix == ".c":
             words = ["-x", "c", *(word for word in words if not word.startswith("-std=c++"))]
         else:

@@ -22,6 +22,7 @@ NAMES = {
     "tex2D": "a texture",
     "tex3D": "a texture",
     "this_cluster": "a cluster of blocks",
+    "block_tile_memory": "a tile of more than 32 threads",
     "cudaGraphLaunch": "CUDA's own graphs; torch.cuda.CUDAGraph is supported",
     "cudaStreamBeginCapture": "CUDA's own graphs; torch.cuda.CUDAGraph is supported",
     "cudaIpcGetMemHandle": "memory of other processes",

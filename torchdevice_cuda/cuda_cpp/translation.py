@@ -27,6 +27,7 @@ _INDEX = {
     "blockDim": "(::host_cuda::worker->launch->block)",
     "gridDim": "(::host_cuda::worker->launch->grid)",
 }
+_LAUNCHES = {"cudaLaunchKernel", "cudaLaunchCooperativeKernel"}
 _PARAMETERS = "const uint3 threadIdx, const uint3 blockIdx, const dim3 blockDim, const dim3 gridDim"
 _ELSEWHERE = {
     "NULL": "nullptr",
@@ -137,6 +138,8 @@ def rewritten(
                 texts[at] = _ELSEWHERE[token.text]
             elif token.text == "clock" and _is_call(tokens, at):
                 texts[at] = "host_cuda_clock"
+            elif token.text in _LAUNCHES:
+                _keep_type(tokens, texts, at)
         elif token.text.startswith("<<") and token.text.endswith(" <") or token.text == "<<<":
             _launch(tokens, texts, at)
     split = barriers.Kernels(tokens, texts, reach)
@@ -165,6 +168,21 @@ def _is_call(found: list[Token], at: int) -> bool:
     if found[bracket].text != "(" or found[after(found, bracket)].text != ")":
         return False
     return earlier.text == "return" or (earlier.kind == "mark" and earlier.text not in (".", "->", "::", "*", "&"))
+
+
+def _keep_type(tokens: list[Token], texts: list[str], at: int) -> None:
+    """Drop the cast of a launched kernel to ``void*``: its arguments are read by its type."""
+    bracket = after(tokens, at)
+    start = after(tokens, bracket) if tokens[bracket].text == "(" else bracket
+    if tokens[start].text == "reinterpret_cast":
+        end = next(i for i in range(start, len(tokens)) if tokens[i].text in (">", ";"))
+    else:
+        end = closing(tokens, start) if tokens[start].text == "(" else start
+    cast = [
+        token.text for token in tokens[start + 1 : end] if token.kind != "space" and token.text not in ("<", "const")
+    ]
+    if cast == ["void", "*"]:
+        texts[start : end + 1] = [""] * (end + 1 - start)
 
 
 def _in_attribute(tokens: list[Token], at: int) -> bool:

@@ -108,7 +108,7 @@ struct cudaDeviceProp {
   int clusterLaunch = 0, memoryPoolsSupported = 1, hostRegisterSupported = 1;
   int pageableMemoryAccess = 0, tccDriver = 0;
   size_t memPitch = 0x7fffffff, reservedSharedMemPerBlock = 1024, textureAlignment = 512, surfaceAlignment = 512;
-  int major = 7, minor = 0, multiProcessorCount = 1, cooperativeLaunch = 0, concurrentKernels = 1;
+  int major = 7, minor = 0, multiProcessorCount = 1, cooperativeLaunch = 1, concurrentKernels = 1;
 };
 
 constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;

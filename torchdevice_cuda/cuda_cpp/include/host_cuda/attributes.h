@@ -26,7 +26,7 @@ static inline cudaError_t cudaFuncSetCacheConfig(F, cudaFuncCache) {
 }
 template <class F>
 static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, F, int threads, size_t) {
-  *blocks = threads > 0 ? 2048 / threads : 0;
+  *blocks = threads > 0 ? std::min(2048 / threads, 32) : 0;
   return cudaSuccess;
 }
 template <class F>
@@ -41,11 +41,9 @@ static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   *p = cudaDeviceProp{};
   size_t available = 0;
   cudaMemGetInfo(&available, &p->totalGlobalMem);
-  if (const auto* s = host_cuda::kernel_abi()) {
-    p->multiProcessorCount = s->multiprocessors();
-    p->major = HOST_CUDA_CAPABILITY / 10;
-    p->minor = HOST_CUDA_CAPABILITY % 10;
-  }
+  if (const auto* s = host_cuda::kernel_abi()) p->multiProcessorCount = s->multiprocessors();
+  p->major = HOST_CUDA_CAPABILITY / 10;
+  p->minor = HOST_CUDA_CAPABILITY % 10;
   return cudaSuccess;
 }
 static inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {

@@ -17,6 +17,26 @@ cublasStatus_t enqueue_vectors(cublasHandle_t handle, const char* name, Call cal
 }  // namespace host_cuda
 #pragma GCC visibility pop
 
+// Copies between the host's vectors and matrices and the device's, whose distances may differ.
+#define HOST_CUDA_COPIES(direction, kind)                                                                \
+  static inline cublasStatus_t cublas##direction##Matrix(                                                \
+      int rows, int columns, int size, const void* from, int from_distance, void* to, int to_distance) { \
+    if (rows < 0 || columns < 0 || size <= 0 || from_distance <= 0 || to_distance <= 0)                  \
+      return CUBLAS_STATUS_INVALID_VALUE;                                                                \
+    const size_t bytes = static_cast<size_t>(size);                                                      \
+    const cudaError_t done = cudaMemcpy2D(                                                               \
+        to, bytes * static_cast<size_t>(to_distance), from, bytes * static_cast<size_t>(from_distance),  \
+        bytes * static_cast<size_t>(rows), static_cast<size_t>(columns), kind);                          \
+    return done == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_MAPPING_ERROR;                    \
+  }                                                                                                      \
+  static inline cublasStatus_t cublas##direction##Vector(                                                \
+      int n, int size, const void* from, int from_distance, void* to, int to_distance) {                 \
+    return cublas##direction##Matrix(1, n, size, from, from_distance, to, to_distance);                  \
+  }
+HOST_CUDA_COPIES(Set, cudaMemcpyHostToDevice)
+HOST_CUDA_COPIES(Get, cudaMemcpyDeviceToHost)
+#undef HOST_CUDA_COPIES
+
 #define HOST_CUDA_VECTORS(letter, amax_name, type)                                                                 \
   static inline cublasStatus_t cublas##letter##axpy(                                                               \
       cublasHandle_t handle, int n, const type* alpha, const type* x, int dx, type* y, int dy) {                   \

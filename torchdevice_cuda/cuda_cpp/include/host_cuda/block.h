@@ -67,7 +67,7 @@ class Worker {
     body_ = body;
     call_ = call;
     next_ = votes_ = arrived_ = 0;
-    epoch = 0;
+    epoch = grid_epoch_ = 0;
     watch.block(threads);
     current_ = &main_;
     main_idle_ = false;
@@ -135,6 +135,16 @@ class Worker {
         break;
       }
     spare_.push_back(&m);
+  }
+  // The first thread of the block that goes on waits for the other blocks: the rest of its block waits with it.
+  void meet_grid(Where where) {
+    barrier(false, "grid.sync()", where);
+    GridBarrier* const grid = launch->grid_barrier;
+    if (!grid || grid_epoch_ == epoch) return;
+    grid_epoch_ = epoch;
+    if (grid->wait()) return;
+    if (standing() != cudaSuccess) end(standing());
+    fail(cudaErrorLaunchFailure, where, "waits in grid.sync() for blocks that have ended");
   }
   // Has others run until a thread wakes those that wait with this key.
   void park(const void* key, const char* what, Where where) {
@@ -400,6 +410,7 @@ class Worker {
   std::vector<Fiber*> free_, barrier_, ready_, converging_;
   std::vector<std::pair<const void*, Fiber*>> parked_;
   size_t head_ = 0;
+  unsigned grid_epoch_ = 0;
   std::vector<Warp> warps_;
   std::vector<std::unique_ptr<Meeting>> made_;
   std::vector<Meeting*> spare_;

@@ -127,7 +127,8 @@ static inline cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* byte
   return cudaSuccess;
 }
 
-// Launches with attributes. Kernels run one after the other: an attribute changes nothing, clusters are refused.
+// Launches with attributes. Blocks of a cooperative one may wait for each other, clusters are refused; as kernels run
+// one after the other, other attributes change nothing.
 enum cudaLaunchAttributeID {
   cudaLaunchAttributeIgnore = 0,
   cudaLaunchAttributeAccessPolicyWindow = 1,
@@ -163,7 +164,24 @@ typedef cudaLaunchConfig_t cudaLaunchConfig_st;
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
 
+// Whether all blocks of a launch are on the GPU at once, as they have to be to wait for each other.
+inline cudaError_t check_residence(dim3 grid, dim3 block) {
+  const auto* device = kernel_abi();
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z, blocks = uint64_t{grid.x} * grid.y * grid.z;
+  const uint64_t multiprocessors = device ? static_cast<uint64_t>(device->multiprocessors()) : 1;
+  int resident = 0;
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, nullptr, static_cast<int>(threads), 0);
+  return blocks > multiprocessors * static_cast<uint64_t>(resident) ? returned(cudaErrorCooperativeLaunchTooLarge)
+                                                                    : cudaSuccess;
+}
+inline bool is_cooperative(const cudaLaunchConfig_t& config) {
+  return std::any_of(config.attrs, config.attrs + config.numAttrs, [](const cudaLaunchAttribute& one) {
+    return one.id == cudaLaunchAttributeCooperative && one.val.cooperative;
+  });
+}
 inline cudaError_t check_attributes(const cudaLaunchConfig_t& config) {
+  if (is_cooperative(config))
+    if (const auto wrong = check_residence(config.gridDim, config.blockDim)) return wrong;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const auto& one = config.attrs[i];
     if (one.id != cudaLaunchAttributeClusterDimension) continue;
@@ -184,16 +202,20 @@ static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, v
   return std::apply(
       [&](auto&... each) {
         void* addresses[] = {const_cast<void*>(static_cast<const void*>(&each))..., nullptr};
-        return cudaLaunchKernel(
-            kernel, config->gridDim, config->blockDim, addresses, config->dynamicSmemBytes, config->stream);
+        return host_cuda::launch_packed(
+            "cudaLaunchKernelEx", kernel,
+            {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream,
+             host_cuda::is_cooperative(*config)},
+            addresses);
       },
       all);
 }
-// A kernel that then waits for the whole grid ends with an error (grid_group::sync).
 template <class... P>
 static inline cudaError_t cudaLaunchCooperativeKernel(
     void (*kernel)(P...), dim3 grid, dim3 block, void** arguments, size_t shared = 0, cudaStream_t stream = nullptr) {
-  return cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
+  if (const auto wrong = host_cuda::check_residence(grid, block)) return wrong;
+  return host_cuda::launch_packed(
+      "cudaLaunchCooperativeKernel", kernel, {grid, block, shared, stream, true}, arguments);
 }
 // A kernel without its type: its arguments cannot be taken apart.
 static inline cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, size_t = 0, cudaStream_t = nullptr) {

@@ -110,6 +110,10 @@ inline char* new_stack() {
   mprotect(p, page, PROT_NONE);
   return static_cast<char*>(p) + page;
 }
+inline void free_stack(char* memory) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  munmap(memory - page, kStackBytes + page);
+}
 
 }  // namespace host_cuda
 #pragma GCC visibility pop

@@ -63,18 +63,19 @@ inline thread_block this_thread_block() {
   return {};
 }
 
-// All threads of a launch. Blocks run one after the other, so they cannot wait for each other.
+// All threads of a launch. Its blocks wait for each other if it is a cooperative one.
 class grid_group {
  public:
   bool is_valid() const {
-    return num_blocks() == 1;
+    return num_blocks() == 1 || host_cuda::worker->launch->grid_barrier;
   }
   void sync(HOST_CUDA_HERE) const {
-    if (num_blocks() != 1)
-      host_cuda::worker->fail(
-          cudaErrorNotSupported, {file, line},
-          "grid.sync() is not supported here: a barrier of the whole grid, whose blocks run one after the other");
-    ::__syncthreads(file, line);
+    auto& w = *host_cuda::worker;
+    if (!is_valid())
+      w.fail(
+          cudaErrorLaunchFailure, {file, line},
+          "grid.sync() in a kernel of several blocks that cudaLaunchCooperativeKernel did not launch");
+    w.meet_grid({file, line});
   }
   static unsigned long long thread_rank() {
     return block_rank() * threads_of_block() + host_cuda::worker->rank;

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -45,6 +46,7 @@ struct Work {
   virtual ~Work() = default;
   virtual void run_block() = 0;
   Launch launch{};
+  bool is_cooperative = false;
   std::atomic<uint64_t> next{0};
   std::atomic<bool> stop{false};
   std::mutex mutex;
@@ -84,7 +86,9 @@ inline void take_blocks(Work& work) {
   const dim3 g = work.launch.grid;
   const uint64_t blocks = uint64_t{g.x} * g.y * g.z;
   const uint64_t threads = uint64_t{work.launch.block.x} * work.launch.block.y * work.launch.block.z;
-  const uint64_t share = std::max<uint64_t>(1, std::min<uint64_t>(blocks / (uint64_t{cores()} * 8), 65536 / threads));
+  const uint64_t share = work.launch.grid_barrier
+      ? 1
+      : std::max<uint64_t>(1, std::min<uint64_t>(blocks / (uint64_t{cores()} * 8), 65536 / threads));
   while (!work.stop.load(std::memory_order_relaxed)) {
     const uint64_t first = work.next.fetch_add(share), last = std::min(blocks, first + share);
     if (first >= blocks) break;
@@ -104,7 +108,31 @@ inline void take_blocks(Work& work) {
   const std::lock_guard<std::mutex> lock(workers_mutex());
   if (w->error && !work.error) work.error = w->error;
   w->error = nullptr;
-  idle_workers().push_back(w);
+  if (idle_workers().size() < cores())
+    idle_workers().push_back(w);
+  else
+    delete w;  // of a cooperative launch, which has one for each block
+}
+// A thread for each block of a cooperative launch.
+inline void run_together(Work& work, uint64_t blocks) {
+  GridBarrier barrier(blocks);
+  work.launch.grid_barrier = &barrier;
+  const auto take = [&] {
+    take_blocks(work);
+    barrier.leave();
+  };
+  std::vector<std::thread> threads;
+  threads.reserve(blocks);
+  try {
+    while (threads.size() + 1 < blocks) threads.emplace_back(take);
+    take();
+  } catch (const std::system_error&) {  // the system has no more threads
+    work.error = std::current_exception();
+    work.stop.store(true);
+    for (uint64_t i = threads.size(); i < blocks; ++i) barrier.leave();
+  }
+  for (auto& thread : threads) thread.join();
+  work.launch.grid_barrier = nullptr;
 }
 
 // Threads that wait for launches. They are never joined: the process ends with them.
@@ -179,7 +207,9 @@ inline void run_work(void* p) {
   const uint64_t blocks = uint64_t{work.launch.grid.x} * work.launch.grid.y * work.launch.grid.z;
   const uint64_t threads = uint64_t{work.launch.block.x} * work.launch.block.y * work.launch.block.z;
   // Waking others takes some microseconds, a few thousand threads as long.
-  if (blocks == 1 || cores() == 1 || blocks * threads < 8192)
+  if (work.is_cooperative && blocks > 1)
+    run_together(work, blocks);
+  else if (blocks == 1 || cores() == 1 || blocks * threads < 8192)
     take_blocks(work);
   else
     Pool::get().run(work);
@@ -219,6 +249,7 @@ struct Config {
   dim3 grid, block;
   size_t shared;
   void* stream;
+  bool is_cooperative = false;
 };
 inline Config config(dim3 grid, dim3 block, size_t shared = 0, CUstream_st* stream = nullptr) {
   // The named default streams are the default stream.
@@ -270,6 +301,7 @@ template <class... A>
 cudaError_t launch_packed(const char* name, void (*kernel)(A...), const Config& config, void** arguments) {
   auto work = std::make_unique<PackedWork<A...>>(kernel, arguments, std::index_sequence_for<A...>());
   work->launch = {name, config.grid, config.block, config.shared, config.stream};
+  work->is_cooperative = config.is_cooperative;
   return launch_work(std::move(work));
 }
 

@@ -11,6 +11,14 @@
 
 namespace cuda::std {
 using namespace ::std;
+#if __cplusplus < 202002L
+struct identity {
+  template <class T>
+  constexpr T&& operator()(T&& value) const noexcept {
+    return static_cast<T&&>(value);
+  }
+};
+#endif
 }  // namespace cuda::std
 
 namespace cuda {

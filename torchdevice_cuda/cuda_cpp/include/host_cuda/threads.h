@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "host_cuda/fiber.h"
+#include "host_cuda/grid.h"
 #include "host_cuda/types.h"
 #ifdef HOST_CUDA_CHECKED
 #include <csetjmp>
@@ -20,6 +21,7 @@ struct Launch {
   dim3 grid, block;
   size_t shared;  // bytes that the launch asked for
   void* stream;
+  GridBarrier* grid_barrier = nullptr;  // of a cooperative launch of several blocks
 };
 
 struct Where {
@@ -51,6 +53,12 @@ struct Meeting : Lanes {
 };
 
 struct Fiber {
+  Fiber() = default;
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+  ~Fiber() {
+    if (memory) free_stack(memory);
+  }
   Stack stack;
   char* memory = nullptr;
   unsigned place = 0;  // among the stacks

@@ -86,6 +86,24 @@ class device_ptr {
  private:
   T* p_ = nullptr;
 };
+// Memory of any type.
+template <>
+class device_ptr<void> {
+ public:
+  device_ptr() = default;
+  explicit device_ptr(void* p) : p_(p) {}
+  template <class T>
+  device_ptr(const device_ptr<T>& other) : p_(other.get()) {}
+  void* get() const {
+    return p_;
+  }
+  explicit operator bool() const {
+    return p_ != nullptr;
+  }
+
+ private:
+  void* p_ = nullptr;
+};
 #define HOST_CUDA_COMPARED(op)                                       \
   template <class T, class U>                                        \
   bool operator op(const device_ptr<T>& a, const device_ptr<U>& b) { \
@@ -142,6 +160,9 @@ struct device_allocator {
 template <class T>
 device_ptr<T> device_malloc(size_t n) {
   return device_ptr<T>(device_allocator<T>().allocate(n));
+}
+inline device_ptr<void> device_malloc(size_t bytes) {
+  return device_ptr<void>(device_allocator<char>().allocate(bytes));
 }
 template <class T>
 void device_free(device_ptr<T> p) {
