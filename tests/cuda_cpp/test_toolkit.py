@@ -21,7 +21,7 @@ PRINTED = {
         "11 1 0 2 2 1",
         "11 1 3 8 14 1",
         "no error",
-        "operation not supported",
+        "unspecified launch failure",
     ],
     "numbers": [
         "-15 -35",
