@@ -252,7 +252,7 @@ def test_the_reported_capability_is_the_chosen_one_or_the_profiles() -> None:
     assert settings.Settings().claimed_capability == (7, 0)
     assert settings.Settings().profile is None
     of_profile = settings.load({"gpu": "H200"}, {})
-    assert of_profile.profile is gpus.GPUS["h200"]
+    assert of_profile.profile is gpus.find("h200")
     assert of_profile.claimed_capability == (9, 0)
     assert settings.load({"gpu": "h200", "capability": (12, 1)}, {}).claimed_capability == (12, 1)
 
@@ -260,8 +260,8 @@ def test_the_reported_capability_is_the_chosen_one_or_the_profiles() -> None:
 def test_limits() -> None:
     assert settings.load({"devices": 64}, {}).devices == 64
     assert settings.load({"devices": 1}, {}).devices == 1
-    with pytest.raises(settings.SettingsError, match=r"--gpu='h20' cannot be read; .*; the nearest are .*h200"):
-        settings.load({"gpu": "h20"}, {})
+    with pytest.raises(settings.SettingsError, match=r"--gpu='h201' cannot be read; .*; the nearest are .*h200"):
+        settings.load({"gpu": "h201"}, {})
     with pytest.raises(settings.SettingsError) as error:
         settings.load({"gpu": "???"}, {})
     assert str(error.value) == f"--gpu='???' cannot be read; allowed: {settings.BY_FIELD['gpu'].allowed}"

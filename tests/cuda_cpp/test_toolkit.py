@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,27 @@ def test_names_that_nvcc_accepts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "struct A {}; template <class T> struct S { A first; using A = T; };\nint f() { return sizeof(S<int>); }\n"
     )
     assert nvcc.main(["-O0", "-c", str(source), "-o", str(tmp_path / "changes.o")]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "darwin", reason="the tables of symbols are ELF's")
+def test_pytorchs_headers_export_none_of_its_names(tmp_path: Path) -> None:
+    """The linker would take a CUDA build's functions, which want a real driver, where names are the same."""
+    from torch.utils.cpp_extension import include_paths
+
+    headers = [
+        path.relative_to(nvcc.INCLUDE) for part in ("ATen", "c10") for path in (nvcc.INCLUDE / part).rglob("*.*h")
+    ]
+    source, library = tmp_path / "all.cu", tmp_path / "all.so"
+    source.write_text("".join(f"#include <{header}>\n" for header in headers))
+    compiled = [f"-I{path}" for path in include_paths()]
+    options = ["-O0", "-std=c++20", "-shared", "-Xcompiler", "-fPIC,-fkeep-inline-functions"]
+    assert nvcc.main([*options, *compiled, str(source), "-o", str(library)]) == 0
+    exported = subprocess.run(["nm", "-DC", "--defined-only", str(library)], capture_output=True, text=True, check=True)
+    names = [line.split(maxsplit=2)[2] for line in exported.stdout.splitlines()]
+    of_pytorch = [name for name in names if name.startswith(("c10::cuda::", "at::cuda::", "at::CUDAGeneratorImpl::"))]
+    assert "c10::cuda::on_host::getCurrentCUDAStream(signed char)" in of_pytorch
+    assert [name for name in of_pytorch if "::on_host::" not in name] == []
 
 
 def test_every_missing_header_is_named_with_its_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from harness import clean_environment, run
 from harness.processes import ROOT
 
 import torchdevice_cuda
+from torchdevice_cuda.settings import gpus
 
 from .environments import Environment, build, tree
 
@@ -33,6 +34,18 @@ def test_the_version_is_in_one_place() -> None:
         text=True,
     )
     assert listed.stdout.split() == ["torchdevice_cuda/_version.py"]
+
+
+def test_gpu_profiles_are_distributed(tmp_path: Path) -> None:
+    source = tree(tmp_path / "tree")
+    archive = build(source, "sdist", tmp_path)
+    with tarfile.open(archive) as file:
+        in_sdist = file.getnames()
+        file.extractall(tmp_path, filter="data")
+    wheel = build(tmp_path / archive.name.removesuffix(".tar.gz"), "wheel", tmp_path / "wheel")
+    for names in (in_sdist, zipfile.ZipFile(wheel).namelist()):
+        found = [Path(name).stem for name in names if "/settings/gpus/" in name and name.endswith(".toml")]
+        assert sorted(found) == list(gpus.names())
 
 
 @pytest.fixture(scope="module")

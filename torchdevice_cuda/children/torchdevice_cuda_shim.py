@@ -137,6 +137,7 @@ def _activate() -> bool:
     if _word() not in _ON + _TRY:
         allowed = ", ".join(_ON + _TRY + _OFF)
         raise ValueError(f"{VARIABLE}={os.environ[VARIABLE]!r} cannot be read; allowed: {allowed}")
+    _reach_package()
     import torchdevice_cuda
 
     if getattr(torchdevice_cuda, "__file__", None) is None or not hasattr(torchdevice_cuda, "__path__"):
@@ -149,6 +150,23 @@ def _activate() -> bool:
     # A process nobody watches starts no compiler, unless it is told to.
     activation.start({} if os.environ.get("TORCHDEVICE_BUILD") else {"build": False}, _fail)
     return True
+
+
+def _reach_package() -> None:
+    """Add the folder of the package to ``sys.path`` where pip has taken it off, to build in isolation.
+
+    It comes last: what the isolated environment has takes precedence.
+    """
+    from importlib.util import find_spec
+
+    if find_spec(_PACKAGE) is not None:
+        return
+    folder = os.path.dirname(os.path.abspath(__file__))
+    # This file lies beside the package, or in a folder of the package.
+    for root in (folder, os.path.dirname(os.path.dirname(folder))):
+        if os.path.isfile(os.path.join(root, _PACKAGE, "__init__.py")):
+            sys.path.append(root)
+            return
 
 
 def _fail(error: BaseException) -> None:

@@ -239,6 +239,10 @@ def _run(request: Request) -> int:
             print(error, file=sys.stderr)
             return 2
     elif request.action == "module":
+        if target == "pip":
+            from . import isolation
+
+            isolation.warn(args)
         program.run_module(target, args)
     elif request.action == "command":
         program.run_command(target, args)

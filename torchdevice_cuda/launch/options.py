@@ -63,7 +63,7 @@ SWITCHES: Mapping[str, tuple[dict[str, str], str]] = {
 FLAGS = {option.flag: option for option in settings.OPTIONS if option.flag is not None}
 #: Old names of options, and the options.
 OLD_FLAGS = {flag: option for option in settings.OPTIONS for flag in option.flags[1:]}
-_MORE_CHOICES = {"--gpu": (*gpus.GPUS, "list"), "--hide-from": ("default", "none"), "--format": FORMATS}
+_MORE_CHOICES = {"--hide-from": ("default", "none"), "--format": FORMATS}
 _PATHS = ("--report", "--wheel-dir")
 
 _USAGE = f"""\
@@ -94,6 +94,8 @@ examples:
 
 def choices(flag: str) -> tuple[str, ...]:
     """Return the values of an option, if they are few."""
+    if flag == "--gpu":
+        return (*gpus.names(), "list")
     return FLAGS[flag].choices if flag in FLAGS and FLAGS[flag].choices else _MORE_CHOICES.get(flag, ())
 
 

@@ -18,7 +18,6 @@ from .values import (
     read_destination,
     read_name,
     read_one_of,
-    read_profile,
     write_lower,
     write_version,
 )
@@ -68,7 +67,7 @@ class Settings:
     @property
     def profile(self) -> gpus.Gpu | None:
         """Return the GPU model that the device reports."""
-        return None if self.gpu is None else gpus.GPUS[self.gpu]
+        return None if self.gpu is None else gpus.find(self.gpu)
 
     @property
     def claimed_capability(self) -> tuple[int, int]:
@@ -165,8 +164,9 @@ OPTIONS: tuple[Option, ...] = (
         "gpu",
         GPU,
         "GPU model to report, with its name, capability, multiprocessors, clocks and, except on mps, memory",
-        "a profile such as h200 (--gpu list)",
-        read_profile,
+        "a profile such as h200 (--gpu list), or a file such as ./my-gpu.toml",
+        gpus.read,
+        link="gpus.md",
         exceptions={CUDA: Refused("the real GPU determines which kernels run")},
     ),
     Option(

@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from . import gpus, variables
-
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgtp", start=1):
     _UNITS[_letter] = _UNITS[f"{_letter}ib"] = 1024**_power
@@ -56,14 +54,6 @@ def read_capability(text: str) -> tuple[int, int]:
     if match is None:
         raise ValueError(text)
     return int(match[1]), int(match[2])
-
-
-def read_profile(text: str) -> str:
-    """Read the name of a GPU model."""
-    key = gpus.spelled(text)
-    if key not in gpus.GPUS:
-        raise variables.ValueHint(f"the nearest are {', '.join(near)}" if (near := gpus.nearest(text)) else "")
-    return key
 
 
 def _text(text: str) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ..._compat import cudnn_version
 from ...native.interface import Native, NativeGraph
-from ...settings import gpus
 from ..base import Offer
 from ..host import machine
 from ..host.driver import HostDriver
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 
     from ...settings import Settings
 
-#: The GPU whose random numbers are drawn if none was chosen. Large draws are divided among multiprocessors and their
-#: threads, so the numbers depend on them. They do not depend on the processor: a seed gives the same numbers on every
-#: machine.
-_DRAWS_AS = "h200"
+#: The GPU whose random numbers are drawn if none was chosen, an H200: multiprocessors, threads of each, capability.
+#: Large draws are divided among multiprocessors and their threads, so the numbers depend on them. They do not depend on
+#: the processor: a seed gives the same numbers on every machine. Reading the profile's file would delay every start.
+DRAWS_AS = (132, 2048, (9, 0))
 
 
 @functools.cache
@@ -84,10 +83,13 @@ class VirtualDriver(HostDriver):
 
         from ...native import build, half
 
-        gpu = self.settings.profile or gpus.GPUS[_DRAWS_AS]
-        self._module.set_multiprocessors(gpu.multiprocessors, gpu.architecture.threads)
+        gpu = self.settings.profile
+        multiprocessors, threads, capability = (
+            DRAWS_AS if gpu is None else (gpu.multiprocessors, gpu.architecture.threads, gpu.capability)
+        )
+        self._module.set_multiprocessors(multiprocessors, threads)
         # This decides which fused attention kernels exist; without a chosen GPU, all do.
-        capability = self.settings.capability or gpu.capability
+        capability = self.settings.capability or capability
         major, minor, patch = cudnn_version(torch.__version__)
         self._module.set_capability(*capability, major * 10_000 + minor * 100 + patch)
         half.settle(self._module, build.origin("cuda").notes)

@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 namespace at::cuda {
+inline namespace on_host {
 inline int64_t getNumGPUs() {
   return c10::cuda::device_count();
 }
@@ -41,4 +42,5 @@ using c10::cuda::current_device;
 using c10::cuda::device_count;
 using c10::cuda::device_synchronize;
 using c10::cuda::set_device;
+}  // namespace on_host
 }  // namespace at::cuda

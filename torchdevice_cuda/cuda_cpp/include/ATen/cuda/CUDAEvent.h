@@ -3,6 +3,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 namespace at::cuda {
+inline namespace on_host {
 // PyTorch's own event of the device; where tensors are plain memory everything has happened already.
 struct CUDAEvent {
   explicit CUDAEvent(unsigned flags = cudaEventDisableTiming) : timed_(!(flags & cudaEventDisableTiming)) {}
@@ -35,4 +36,5 @@ struct CUDAEvent {
   bool timed_;
   std::optional<c10::Event> event_;
 };
+}  // namespace on_host
 }  // namespace at::cuda

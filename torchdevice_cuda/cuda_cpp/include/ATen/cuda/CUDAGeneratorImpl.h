@@ -9,7 +9,9 @@
 
 namespace at {
 
-// A look at the generator that the device has, whatever its class: nothing is added to what every generator has.
+// A look at the generator that the device has, whatever its class: nothing is added to what every generator has. It is
+// hidden, not in a namespace of its own (c10/cuda/CUDAMacros.h): other headers of PyTorch's declare the class.
+#pragma GCC visibility push(hidden)
 struct CUDAGeneratorImpl : public c10::GeneratorImpl {
   CUDAGeneratorImpl() = delete;
   static c10::DeviceType device_type() {
@@ -33,13 +35,16 @@ struct CUDAGeneratorImpl : public c10::GeneratorImpl {
     return PhiloxCudaState(seed, begin);
   }
 };
+#pragma GCC visibility pop
 
 namespace cuda::detail {
+inline namespace on_host {
 
 inline const Generator& getDefaultCUDAGenerator(DeviceIndex index = -1) {
   const auto device = index < 0 ? c10::cuda::current_device() : index;
   return at::globalContext().defaultGenerator(c10::Device(c10::DeviceType::CUDA, device));
 }
 
+}  // namespace on_host
 }  // namespace cuda::detail
 }  // namespace at

@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 namespace c10::cuda::CUDACachingAllocator {
+inline namespace on_host {
 inline Allocator* get() {
   return GetAllocator(host_cuda_registered() ? DeviceType::CUDA : DeviceType::CPU);
 }
@@ -18,4 +19,5 @@ inline void raw_delete(void* p) {
 }
 inline void recordStream(const DataPtr&, CUDAStream) {}
 inline void emptyCache() {}
+}  // namespace on_host
 }  // namespace c10::cuda::CUDACachingAllocator

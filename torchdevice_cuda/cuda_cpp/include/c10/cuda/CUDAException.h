@@ -12,6 +12,7 @@ class CUDAError : public c10::Error {
 }  // namespace c10
 
 namespace c10::cuda {
+inline namespace on_host {
 [[noreturn]] inline void throw_accelerator_error(
     c10::SourceLocation where, [[maybe_unused]] int code, const std::string& text) {
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 8  // torch.AcceleratorError came with 2.8
@@ -33,6 +34,7 @@ inline void c10_cuda_check_implementation(
     int32_t error, const char* file, const char* function, unsigned line, bool = true) {
   if (error != cudaSuccess) host_cuda_failed(static_cast<cudaError_t>(error), file, function, line);
 }
+}  // namespace on_host
 }  // namespace c10::cuda
 
 #define C10_CUDA_CHECK(EXPR)                                                                 \

@@ -2,6 +2,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 namespace c10::cuda {
+inline namespace on_host {
 inline DeviceIndex device_count() noexcept {
   int count = 0;
   cudaGetDeviceCount(&count);
@@ -36,4 +37,5 @@ inline void stream_synchronize(cudaStream_t stream) {
 inline int warp_size() {
   return 32;
 }
+}  // namespace on_host
 }  // namespace c10::cuda

@@ -8,6 +8,7 @@
 #include <optional>
 
 namespace c10::cuda {
+inline namespace on_host {
 
 struct OptionalCUDAGuard {
   OptionalCUDAGuard() = default;
@@ -77,6 +78,7 @@ struct CUDAStreamGuard : OptionalCUDAStreamGuard {
   using OptionalCUDAStreamGuard::OptionalCUDAStreamGuard;
 };
 
+}  // namespace on_host
 }  // namespace c10::cuda
 
 namespace at::cuda {

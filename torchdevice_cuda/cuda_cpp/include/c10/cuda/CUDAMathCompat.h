@@ -4,6 +4,7 @@
 #include <cmath>
 
 namespace c10::cuda::compat {
+inline namespace on_host {
 #define HOST_CUDA_ONE(name)              \
   template <class T>                     \
   inline T name(T x) {                   \
@@ -52,4 +53,5 @@ inline double rsqrt(double x) {
 inline float normcdf(float x) {
   return 0.5f * std::erfc(-x * 0.70710678f);
 }
+}  // namespace on_host
 }  // namespace c10::cuda::compat

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 namespace c10::cuda {
+inline namespace on_host {
 
 // Where tensors are plain memory, no device of CUDA's is registered, and there is one stream.
 inline bool host_cuda_registered() {
@@ -109,6 +110,7 @@ inline std::ostream& operator<<(std::ostream& out, const CUDAStream& s) {
   return out << s.unwrap();
 }
 
+}  // namespace on_host
 }  // namespace c10::cuda
 
 namespace at::cuda {
