@@ -69,8 +69,11 @@ def _like(made: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Ten
     return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)
 
 
-def _rebuilt(tensor: torch.Tensor, requires_grad: bool, parameter: bool, on_cpu: bool = False) -> torch.Tensor:
+def _rebuilt(
+    rebuild: Callable[..., torch.Tensor], arguments: tuple[Any, ...], requires_grad: bool, parameter: bool, on_cpu: bool
+) -> torch.Tensor:
     """Return a tensor that another process sent from its GPU, on this process's GPU if it can use one."""
+    tensor = rebuild(*arguments)
     driver = drivers.installed()
     if driver is not None and not driver.in_bad_fork() and torch.utils.data.get_worker_info() is None:
         device = torch.device(driver.device_type)
@@ -117,7 +120,9 @@ def sent_tensors(context: Context) -> None:
         on_cpu = kept[id(tensor)] = _to(tensor.detach(), _CPU)
         weakref.finalize(tensor, kept.pop, id(tensor), None)
         believed_cpu = redirected and context.translator.apparent_devices.is_cpu(tensor)
-        return _rebuilt, (on_cpu, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter), believed_cpu)
+        # The copy is reduced here: as an argument it would enter the other process like a tensor of its CPU.
+        properties = (tensor.requires_grad, isinstance(tensor, torch.nn.Parameter), believed_cpu)
+        return _rebuilt, (*original(on_cpu), *properties)
 
     _send_with(context, reduce_tensor, lambda tensor: tensor.device.type == real)
 
