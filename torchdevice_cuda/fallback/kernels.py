@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from ..drivers import cuda_operators
+from ..drivers import cuda_operators, cuda_products
 from ..report.departures import departures, timed
 from . import cpu
 from .capabilities import COMPOSITE, cut_off, keys, limited, missing, of_libraries, with_kernel
@@ -116,7 +116,9 @@ def register(chain: Chain, guard: Guard, elsewhere: Collection[str]) -> list[tor
     known = keys()
     refusing = limited("MPS")  # before the missing ones have kernels too
     having = with_kernel("MPS")
-    cudas = cuda_operators.register("MPS", lambda name: name not in having)
+    # The virtual GPU has compiled kernels for the products.
+    composed = {**cuda_operators.KERNELS, **cuda_products.KERNELS}
+    cudas = cuda_operators.register("MPS", lambda name: name not in having, composed)
     for name, key in _refused():
         if key in known:
             library.impl(name.removeprefix("aten::"), _refusing(overload(name), key), key)
