@@ -36,9 +36,11 @@ _ALREADY_TRACING = "Tracing Signposts is already enabled"
 def emulate(memory: int, build: bool) -> Native:
     """Emulate the Apple GPU with a device in host memory: the same operators, refusals and module."""
     from ...native import build as native_build
+    from ...native import half
     from . import emulated_streams
 
     native: Native = native_build.load("mps", build=build)
+    half.settle(native, native_build.origin("mps").notes)
     install(native, "emulated Apple GPU", [memory])
     emulated_streams.complete()
     import torch

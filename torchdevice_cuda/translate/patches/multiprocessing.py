@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import traceback
 import warnings
 import weakref
 from collections.abc import Callable
+from multiprocessing import spawn
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NoReturn
 
@@ -31,6 +33,10 @@ _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
 #: multiprocessing's name of the thread that pickles the items of a queue.
 _FEEDER = "QueueFeederThread"
+_UNGUARDED = (
+    "torchdevice_cuda: a process that this program started is a new one, as always on macOS, and imports the program: "
+    "put what starts processes or loops over a DataLoader under 'if __name__ == \"__main__\":', or use num_workers=0"
+)
 #: The functions that pickle objects for other processes, by class.
 _reducers: dict[Any, Any] = vars(ForkingPickler)["_extra_reducers"]
 #: The handler of a CPU tensor from another process, while redirection is in force.
@@ -54,6 +60,21 @@ def forked_children(context: Context) -> None:
             translator.stay_on_cpu()
 
     os.register_at_fork(after_in_child=stay_on_cpu)
+
+
+@patch("multiprocessing.spawn._check_not_importing_main", traits=Trait.SUBSTITUTE)
+def unguarded_programs(context: Context) -> None:
+    """A spawned child imports the program; one that starts processes then raises Python's error, and gets a line."""
+    original: Function = spawn._check_not_importing_main  # type: ignore[attr-defined]
+
+    def check() -> None:
+        try:
+            original()
+        except RuntimeError:
+            print(_UNGUARDED, file=sys.stderr)
+            raise
+
+    context.editor.set(spawn, "_check_not_importing_main", copy_metadata(check, original))
 
 
 @patch(traits=Trait.SUBSTITUTE)
