@@ -87,6 +87,33 @@ def cusparselt_version(version: str) -> int:
     return _build(version).cusparselt
 
 
+# ----------------------------------------------------------------------------- macOS
+#: The oldest macOS on which torch uses an Apple GPU, from this release on. ``tools/mac_wheel`` reads it in the wheels.
+_MACOS: tuple[tuple[tuple[int, int], tuple[int, int]], ...] = (
+    ((2, 15), (15, 0)),
+    ((2, 9), (14, 0)),
+    ((2, 6), (13, 0)),
+)
+#: The last release of torch for Macs with an Intel processor.
+LAST_FOR_INTEL_MACS = "2.2.2"
+
+
+def least_macos(version: str) -> tuple[int, int]:
+    """Return the oldest macOS on which a torch release uses an Apple GPU."""
+    release = torch_release(version)
+    return next((macos for since, macos in _MACOS if release >= since), _MACOS[-1][1])
+
+
+def newest_for_macos(macos: tuple[int, int]) -> tuple[int, int] | None:
+    """Return the newest known torch release that uses an Apple GPU on a macOS; ``None`` if no supported one does."""
+    first_later = (NEWEST_KNOWN[0], NEWEST_KNOWN[1] + 1)
+    for since, needed in _MACOS:
+        if macos >= needed:
+            return first_later[0], first_later[1] - 1
+        first_later = since
+    return None
+
+
 # ------------------------------------------------------------ names that come and go
 def accelerator_error() -> type[RuntimeError]:
     """Return the type of CUDA's own errors: a type of torch since 2.8, a plain ``RuntimeError`` before."""

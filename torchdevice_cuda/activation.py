@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _compat, drivers, report, settings, shadow, threads, translate
 from ._version import __version__
+from .drivers.mps import macos
 from .drivers.selection import select, select_after
 from .drivers.unavailable import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
 from .importing import finder
@@ -224,7 +225,8 @@ def _failure(error: Exception) -> Exception:
 
 def _too_old(version: str) -> str:
     needed = ".".join(map(str, _compat.MINIMUM))
-    return f"torch {version} is too old for torchdevice_cuda {__version__}, which needs torch {needed} or newer"
+    words = f"torch {version} is too old for torchdevice_cuda {__version__}, which needs torch {needed} or newer"
+    return f"{words}; {macos.describe_intel(None)}" if macos.is_intel_mac() else words
 
 
 def _lift_barrier() -> None:

@@ -158,6 +158,18 @@ def test_a_torch_that_is_too_old_is_refused() -> None:
     assert not torch.cuda.is_available()
 
 
+@child(STOCK.when("after"), alone=True)
+def test_the_last_torch_of_intel_macs_is_refused_with_the_reason() -> None:
+    import torch
+
+    from torchdevice_cuda.drivers.mps import macos
+
+    torch.__version__ = "2.2.2"
+    macos.is_intel_mac = lambda: True
+    with pytest.raises(RuntimeError, match=r"torch 2\.2\.2 is too old for .*Intel processor, for which PyTorch ended"):
+        torchdevice_cuda.activate(driver="cpu")
+
+
 def test_an_unknown_torch_warns_once_and_goes_on() -> None:
     done = outcome(use_a_torch_of_the_future, STOCK)
     done.checked()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import re
+import sys
 import types
 import uuid
 from typing import Any
@@ -9,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from torchdevice_cuda import settings
+from torchdevice_cuda import _compat, settings
+from torchdevice_cuda.drivers import selection
 from torchdevice_cuda.drivers.host import facts as hostfacts
 from torchdevice_cuda.drivers.mps import driver as module
 from torchdevice_cuda.drivers.mps import emulated_streams, metal
@@ -48,6 +53,89 @@ def torch_c(built: bool, answer: bool | None) -> Any:
 def test_it_is_offered_if_an_apple_gpu_is_available(core: Any, works: bool, reason: str) -> None:
     offered = offer(settings.Settings(), core)
     assert (offered.make, offered.reason, offered.is_fault) == (MpsDriver if works else None, reason, False)
+
+
+def on_a_mac(
+    patch: pytest.MonkeyPatch, machine: str = "arm64", system: str = "15.1", torch_version: str = "2.15.0"
+) -> None:
+    patch.setattr(sys, "platform", "darwin")
+    patch.setattr(platform, "machine", lambda: machine)
+    patch.setattr(platform, "mac_ver", lambda: (system, ("", "", ""), machine))
+    patch.setitem(sys.modules, "torch.version", types.SimpleNamespace(__version__=torch_version))
+
+
+def ends_the_process() -> bool:
+    pytest.fail("Metal was asked")
+
+
+@pytest.mark.parametrize(
+    ("system", "torch_version", "usable"),
+    [
+        ("14.7.1", "2.15.0", "2.14"),
+        ("13.6", "2.15.0", "2.8"),
+        ("13", "2.9.1", "2.8"),
+        ("12.7", "2.6.0", None),
+        ("15.0", "2.15.0", ""),
+        ("14.0", "2.14.1", ""),
+        ("13.0", "2.8.0", ""),
+        ("26.1", "2.15.0", ""),
+        ("10.16", "2.15.0", ""),  # what an old Python returns on every later macOS
+        ("", "2.15.0", ""),
+    ],
+)
+def test_macos_that_is_too_old_is_refused_before_metal_is_asked(
+    monkeypatch: pytest.MonkeyPatch, system: str, torch_version: str, usable: str | None
+) -> None:
+    on_a_mac(monkeypatch, system=system, torch_version=torch_version)
+    core = torch_c(True, True)
+    if usable != "":
+        core._mps_is_available = ends_the_process
+    offered = offer(settings.Settings(), core)
+    if usable == "":
+        assert offered.make is MpsDriver
+        return
+    assert (offered.make, offered.is_fault) == (None, True)
+    assert f"torch {torch_version} uses Apple GPUs from macOS" in offered.reason
+    advice = "no torch from 2.6 on uses them here: upgrade macOS" if usable is None else f"'torch=={usable}.*'"
+    assert advice in offered.reason
+
+
+@pytest.mark.parametrize(
+    ("machine", "core", "words"),
+    [
+        ("x86_64", torch_c(False, None), "a Mac with an Intel processor|PyTorch ended with 2.2.2"),
+        ("arm64", torch_c(True, False), r"torch\.backends\.mps\.is_available\(\) is False"),
+        ("arm64", torch_c(False, None), "this torch is built without MPS: pip install"),
+    ],
+)
+def test_why_the_gpu_of_a_mac_is_not_used(monkeypatch: pytest.MonkeyPatch, machine: str, core: Any, words: str) -> None:
+    on_a_mac(monkeypatch, machine)
+    offered = offer(settings.Settings(), core)
+    assert (offered.make, offered.is_fault) == (None, True)
+    assert re.search(words, offered.reason)
+    assert "\n" not in offered.reason
+
+
+def test_auto_says_why_and_continues(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    on_a_mac(monkeypatch, system="14.7")
+    monkeypatch.setenv("_TORCHDEVICE_HINTED", "")
+    del os.environ["_TORCHDEVICE_HINTED"]
+    monkeypatch.setattr(selection, "DRIVERS", {name: settings.DRIVERS[name] for name in ("mps", "cpu")})
+    core = torch_c(True, True)
+    assert selection.select(settings.Settings(), core).name == "cpu"
+    words = "torchdevice_cuda: using the cpu driver, not mps: torch 2.15.0 uses Apple GPUs from macOS 15.0 on"
+    assert capfd.readouterr().err.startswith(words)
+    with pytest.raises(selection.DriverUnavailable, match=r"driver 'mps' was asked for, but torch 2\.15\.0 uses"):
+        selection.select(settings.Settings(driver="mps"), core)
+
+
+def test_every_known_torch_has_a_macos() -> None:
+    for minor in range(_compat.MINIMUM[1], _compat.NEWEST_KNOWN[1] + 1):
+        least = _compat.least_macos(f"2.{minor}.0")
+        newest = _compat.newest_for_macos(least)
+        assert newest is not None
+        assert newest >= (2, minor)
+        assert _compat.least_macos(f"2.{newest[1]}.0") == least
 
 
 def test_one_that_is_emulated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,18 @@ def test_torch_answers_before_the_system(monkeypatch: pytest.MonkeyPatch) -> Non
     assert metal.gpu().working_set == metal.main_memory_share()
 
 
+def test_metal_that_fails_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "Metal", None)
+    monkeypatch.setattr(metal, "_registry_cores", lambda: None)
+
+    def fail() -> Any:
+        raise RuntimeError("Failed to create a Metal device")
+
+    monkeypatch.setattr(torch._C, "_has_mps", True)
+    monkeypatch.setattr(torch._C, "_mps_is_available", fail, raising=False)
+    assert metal.gpu().name == hostfacts.processor_name()
+
+
 def test_without_psutil(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "Metal", None)
     monkeypatch.setitem(sys.modules, "psutil", None)
@@ -173,7 +185,9 @@ def test_without_psutil(monkeypatch: pytest.MonkeyPatch) -> None:
     assert metal.gpu().working_set is None
 
 
-@pytest.mark.parametrize("broken", [ImportError("no"), AttributeError("no"), OSError("wrong architecture")])
+@pytest.mark.parametrize(
+    "broken", [ImportError("no"), AttributeError("no"), OSError("wrong architecture"), RuntimeError("no framework")]
+)
 def test_a_broken_pyobjc(monkeypatch: pytest.MonkeyPatch, broken: Exception) -> None:
     use(monkeypatch, FakeDevice(), IOREG)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import CPU, VIRTUAL, child
+from harness import CPU, MPS, VIRTUAL, child
 
 kept: list[tempfile.TemporaryDirectory[str]] = []
 
@@ -37,7 +37,7 @@ def _(p):
 """
 
 
-@child(VIRTUAL)
+@child(VIRTUAL, MPS)
 def test_cpu_kernels_of_bitsandbytes_take_tensors_of_the_gpu() -> None:
     write_package(
         {

@@ -53,6 +53,7 @@ FACTS = TorchFacts(
         "torch/mps/event.py": EVENT,
         "torch/mps/__init__.py": "from .event import Event\ndef seed(): ...\n",
     },
+    macos=(14, 0),
 )
 KNOWN = {"warning: slow, only one": "a warning"}
 
@@ -117,6 +118,11 @@ PLANTS: dict[str, tuple[Callable[[TorchFacts], checks.Result], TorchFacts, str]]
     "its pieces are others'": (said, has(of_mps={**SAID, " to MPS": ["other"]}), "Trying to convert"),
     "a refusal is new": (known, has(of_mps={**SAID, "mul: MPS supports no complex": ["mul"]}), "mul: MPS supports"),
     "a word of the double's": (double, has(texts=frozenset()), "_mps not implemented"),
+    "another macOS is needed": (
+        lambda facts: checks.macos(facts, (14, 0)),
+        has(macos=(15, 0)),
+        r"needs macOS 15\.0, and our table has 14\.0",
+    ),
     "a symbol is gone": (checks.pins, has(symbols=frozenset()), "has no longer '__ZN2at3mps8MPSEvent14waitForCpuSync"),
     "a symbol is back": (checks.pins, has(release=(2, 15)), "has now '__ZN2at3mps8MPSEvent14waitForCpuSync"),
     "a text is gone": (checks.pins, without("Invalid Event ID: "), "Invalid Event ID"),

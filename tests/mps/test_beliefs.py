@@ -152,6 +152,59 @@ def test_tensors_that_report_cuda(made: str) -> dict[str, str]:
     return found
 
 
+#: Factories that are given a tensor, and what the program does with it.
+GIVEN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "tensor": torch.tensor,
+    "as_tensor": torch.as_tensor,
+    "as_tensor by name": lambda x: torch.as_tensor(data=x),
+    "as_tensor of another type": lambda x: torch.as_tensor(x, dtype=torch.float16),
+    "as_tensor on the cpu": lambda x: torch.as_tensor(x, device="cpu"),
+    "as_tensor on cuda": lambda x: torch.as_tensor(x, device="cuda"),
+    "asarray": torch.asarray,
+    "asarray on the cpu": lambda x: torch.asarray(x, device="cpu"),
+    "asarray on cuda": lambda x: torch.asarray(x, device="cuda"),
+    "asarray copied": lambda x: torch.asarray(x, copy=True),
+    "sparse": lambda x: torch.sparse_coo_tensor(torch.tensor([[0, 1]], device=x.device), x, (2,)),
+    "nested": lambda x: torch.nested.nested_tensor([x]),
+    "within": lambda x: _within(torch.device("cpu"), torch.as_tensor, x),
+    "list": lambda x: torch.tensor([x[0], x[1]]),
+}
+
+
+def _within(device: torch.device, make: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    with device:
+        return make(x)
+
+
+@child(MPS, as_in=VIRTUAL)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("on", ["cpu", "cuda"])
+@pytest.mark.parametrize("made", GIVEN)
+def test_tensors_given_to_factories_keep_their_device(made: str, on: str) -> list[object]:
+    torch.ones(1, device="cuda")
+    x = torch.ones(2, device=on)
+    y = GIVEN[made](x)
+    shares_memory = y.layout is torch.strided and not y.is_nested and y.data_ptr() == x.data_ptr()
+    return [str(y.device), str(x.device), shares_memory, str(y.dtype)]
+
+
+@child(MPS, as_in=VIRTUAL)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_parameters_keep_their_device_and_gradient(device: str) -> list[object]:
+    weight = nn.Linear(2, 2).cuda().weight
+    copy_there = torch.as_tensor(weight, device=device)
+    (copy_there * 2).sum().backward()
+    assert weight.grad is not None
+    return [str(weight.device), str(copy_there.device), weight.grad.tolist(), copy_there.requires_grad]
+
+
+@child(MPS, as_in=VIRTUAL)
+def test_an_array_that_would_have_to_be_copied() -> str:
+    with pytest.raises(ValueError, match="can't alias tensor") as refused:
+        torch.asarray(torch.ones(2, device="cuda"), device="cpu", copy=False)
+    return str(refused.value)
+
+
 def _kinds(*tensors: torch.Tensor) -> list[str]:
     return [x.device.type for x in tensors]
 

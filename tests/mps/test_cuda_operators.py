@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from harness import MPS_FAITHFUL, child
+from harness import MPS, MPS_FAITHFUL, VIRTUAL, child
 from torch import nn
+
+from torchdevice_cuda._compat import torch_release
 
 from .seeing import raised, real
 
@@ -220,3 +222,40 @@ def test_barriers_of_groups() -> None:
     norm = nn.SyncBatchNorm(3).cuda()
     assert norm(_numbers(2, 3, 4).cuda()).is_cuda
     dist.destroy_process_group()
+
+
+#: Products with the result type as an argument, and the shapes of their arguments.
+PRODUCTS = {
+    "mm": [(3, 4), (4, 2)],
+    "bmm": [(2, 3, 4), (2, 4, 2)],
+    "addmm": [(3, 2), (3, 4), (4, 2)],
+    "baddbmm": [(2, 3, 2), (2, 3, 4), (2, 4, 2)],
+}
+
+
+def _typed(name: str, types: list[torch.dtype], out_dtype: torch.dtype, **options: Any) -> Any:
+    given = [_numbers(*shape).to("cuda", dtype) for shape, dtype in zip(PRODUCTS[name], types, strict=True)]
+    try:
+        made = getattr(torch, name)(*given, out_dtype=out_dtype, **options)
+    except RuntimeError as error:
+        return str(error)
+    return [str(made.device), str(made.dtype), made.tolist()]
+
+
+@child(MPS_FAITHFUL, MPS, as_in=VIRTUAL)
+@pytest.mark.skipif(torch_release(torch.__version__) < (2, 8), reason="torch has none of them")
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_with_another_result_type(name: str) -> list[Any]:
+    half, wide, count = torch.float16, torch.float32, len(PRODUCTS[name])
+    scaled = {"beta": 0.5, "alpha": 2.0} if count == 3 else {}
+    return [
+        _typed(name, [half] * count, wide, **scaled),
+        _typed(name, [half] * count, half),
+        _typed(name, [torch.bfloat16] * count, wide, out=torch.empty(0, device="cuda")),
+        _typed(name, [half] * count, wide, out=torch.empty(0, device="cuda", dtype=half)),
+        _typed(name, [wide] * (count - 2) + [half] * 2, wide),
+        _typed(name, [wide] * count, half),
+        _typed(name, [half] * count, torch.float64),
+        _typed(name, [half] * (count - 1) + [wide], wide),
+        _typed(name, [torch.bfloat16] * (count - 2) + [half] * 2, wide),
+    ]

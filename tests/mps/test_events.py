@@ -114,6 +114,47 @@ def _use_late_latency() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ the product
+def test_a_pending_error_of_the_gpu_is_raised_by_the_first_timed_event() -> None:
+    done = outcome(_record_with_pending_error, MPS_FAITHFUL)
+    done.checked()
+
+
+def _record_with_pending_error() -> None:
+    """Make Metal end the process if it synchronizes for a time while an error is pending, as macOS does."""
+    pending = ["Command buffer failed"]
+    synchronize, elapsed = torch._C._mps_deviceSynchronize, torch._C._mps_elapsedTimeOfEvents
+
+    def synchronize_with_error() -> None:
+        synchronize()
+        if pending:
+            raise RuntimeError(pending.pop())
+
+    def elapsed_with_error(first: int, last: int) -> float:
+        if pending:
+            os.abort()
+        return elapsed(first, last)
+
+    event = torch.cuda.Event(enable_timing=True)
+    torch._C._mps_deviceSynchronize, torch._C._mps_elapsedTimeOfEvents = synchronize_with_error, elapsed_with_error
+    with pytest.raises(RuntimeError, match="Command buffer failed"):
+        event.record()
+    first, last = _recorded()  # the program goes on
+    assert 1 < first.elapsed_time(last) < 1000
+    pending.append("A later command buffer failed")
+    _, last = _recorded_unsynchronized()
+    with pytest.raises(RuntimeError, match="A later command buffer failed"):
+        first.elapsed_time(last)
+
+
+def _recorded_unsynchronized() -> tuple[Any, Any]:
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    last.record()
+    while not last.query():
+        time.sleep(1e-4)
+    return first, last
+
+
 def _recorded(pause: float = 0.002) -> tuple[Any, Any]:
     """Two of CUDA's events with a pause between them; when both have completed."""
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))

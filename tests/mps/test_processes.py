@@ -122,10 +122,11 @@ def test_the_parent_of_a_forked_child_goes_on() -> None:
     assert (torch.ones(1, device="cuda") + 1).tolist() == [2]
 
 
-def _use(queue: Any, x: torch.Tensor, parameter: nn.Parameter) -> None:
+def _use(queue: Any, x: torch.Tensor, parameter: nn.Parameter, on_cpu: torch.Tensor) -> None:
     y = x + 1
     queue.put(
         {
+            "received": [str(t.device) for t in (x, parameter, x.view(2), on_cpu)],
             "device": str(y.device),
             "values": y.tolist(),
             "unasked": real(torch.zeros(1)),
@@ -139,10 +140,11 @@ def test_a_spawned_child_has_the_gpu(place: ChildConfig) -> None:
     context = mp.get_context("spawn")
     queue = context.Queue()
     x, parameter = torch.ones(2, device="cuda"), nn.Parameter(torch.ones(1, device="cuda"))
-    process = context.Process(target=_use, args=(queue, x, parameter))
+    process = context.Process(target=_use, args=(queue, x, parameter, torch.ones(2)))
     process.start()
     said = queue.get(timeout=100)
     process.join()
+    assert said["received"] == ["cuda:0", "cuda:0", "cuda:0", "cpu"]
     assert said["device"] == "cuda:0"
     assert said["values"] == [2, 2]
     assert said["unasked"] == UNASKED[place.settings["policy"]]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sysconfig
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from harness import STOCK, VIRTUAL, in_child
+from harness import STOCK, VIRTUAL, ChildConfig, in_child
 
 import torchdevice_cuda
 
 SOURCE = Path(__file__).parent / "stubs" / "foreign.cpp"
 CALLED = "the library's kernel for CUDA was called"
+#: Nothing is activated in it, but the Apple GPU is there if it is asked for.
+EMULATED = ChildConfig("emulated", order="after", environment={"TORCHDEVICE_EMULATE_MPS": "1"}, needs=("mps",))
 pytestmark = pytest.mark.native
 
 
@@ -98,3 +101,55 @@ def own(path: str) -> None:
 def test_kernels_made_of_torchs_operators_stay(plain: Path) -> None:
     """They were compiled for the host, and compute wherever their tensors are."""
     in_child(own, VIRTUAL, str(plain))
+
+
+# ------------------------------------------------------------------------- an Apple GPU, whose backend lacks them all
+def uses_on_mps(path: str, how: str, late: bool) -> dict[str, Any]:
+    """Call the operators of a library that has kernels for the CPU and for CUDA."""
+    if late:
+        load(path, how)
+        torchdevice_cuda.activate(driver="mps", fallback="warn")
+    else:
+        torchdevice_cuda.activate(driver="mps", fallback="warn")
+        load(path, how)
+    x = torch.tensor([1.0, 2.0], device="cuda")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        made = [torch.ops.foreign.twice(x), *torch.ops.foreign.twice([x, x + 1])]
+    with pytest.raises(NotImplementedError):
+        torch.ops.foreign.gpu_only(x)
+    found = {
+        "made": [(str(each.device), each.tolist()) for each in made],
+        "said": [str(warning.message) for warning in said],
+    }
+    torchdevice_cuda.deactivate()
+    found["after"] = torch._C._dispatch_has_kernel_for_dispatch_key("foreign::twice", "MPS")
+    return found
+
+
+@pytest.mark.mps
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("how", ["load_library", "module"])
+def test_an_apple_gpu_leaves_them_to_the_cpu(plain: Path, how: str, late: bool) -> None:
+    found = in_child(uses_on_mps, EMULATED, str(plain), how, late)
+    why = "runs on CPU: the GPU's backend has no kernel"
+    assert found == {
+        "made": [["cuda:0", [2.0, 4.0]]] * 2 + [["cuda:0", [4.0, 6.0]]],
+        "said": [f"foreign::twice {why}", f"foreign::twice.all {why}"],
+        "after": False,
+    }
+
+
+def _namespaces() -> list[str]:
+    import torch._dynamo
+    import torch.ao.quantization
+    import torch.distributed
+    import torch.onnx  # noqa: F401
+
+    from torchdevice_cuda.fallback.capabilities import of_libraries
+
+    return of_libraries(())
+
+
+def test_operators_of_torch_are_not_taken_for_a_librarys() -> None:
+    assert in_child(_namespaces, STOCK.when("after")) == []

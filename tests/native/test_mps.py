@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 
@@ -121,3 +122,26 @@ def test_fallback_to_the_cpu_when_allowed() -> None:
         warnings.simplefilter("always")
         assert torch.linalg.eigh(torch.eye(3, device="mps"))[0].is_mps
     assert "will fall back to run on the CPU" in str(caught[0].message)
+
+
+def _seconds_of_convolution(dtype: torch.dtype) -> float:
+    """Return the shortest of some times of a convolution's gradient."""
+    x, weight = (
+        torch.ones(4, 16, 24, 24, device="mps", dtype=dtype),
+        torch.ones(16, 16, 3, 3, device="mps", dtype=dtype),
+    )
+    times = []
+    for _ in range(5):
+        inputs = [x.detach().requires_grad_(), weight.detach().requires_grad_()]
+        begin = time.perf_counter()
+        nn.functional.conv2d(*inputs, padding=1).sum().backward()
+        times.append(time.perf_counter() - begin)
+        assert inputs[1].grad is not None
+        assert inputs[1].grad.dtype is dtype
+    return min(times)
+
+
+def test_half_precision_convolutions_take_no_longer_than_float32() -> None:
+    wide = _seconds_of_convolution(torch.float32)
+    for dtype in (torch.float16, torch.bfloat16):
+        assert _seconds_of_convolution(dtype) < 15 * wide

@@ -116,3 +116,21 @@ def test_torch_tensor_is_of_the_default_type() -> None:
 def test_a_class_makes_tensors_on_any_device() -> None:
     made = [torch.cuda.FloatTensor(1, device=1), torch.cuda.FloatTensor([1.0], device="cuda:1")]
     assert [tensor.get_device() for tensor in made] == [1, 1]
+
+
+@child(MPS, as_in=VIRTUAL)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_default_type_of_cuda(by_name: bool) -> list[str]:
+    found = []
+    try:
+        for name in ("torch.cuda.DoubleTensor", "torch.FloatTensor", "torch.cuda.FloatTensor"):
+            kind = getattr(torch.cuda if "cuda" in name else torch, name.rpartition(".")[2])
+            torch.set_default_tensor_type(name if by_name else kind)
+            if "Double" not in name:
+                made = (torch.Tensor([1.0]), torch.Tensor(2, 3), torch.zeros(1), torch.nn.Linear(1, 1).weight)
+                found += [str(x.device) for x in made]
+            found += [str(torch.get_default_dtype())]
+    finally:
+        torch.set_default_tensor_type(torch.FloatTensor)
+    return [*found, str(torch.Tensor([1.0]).device), str(torch.zeros(1).device)]

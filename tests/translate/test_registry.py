@@ -91,7 +91,9 @@ def changes() -> list[list[str]]:
     return [
         [change.target, change.by, patches[change.by].module, str(patches[change.by].covers(change.target))]
         for change in found
-        if change.target.startswith(("torch", "triton", "importlib", "sys", "threading", "traceback"))
+        if change.target.startswith(
+            ("torch", "triton", "importlib", "multiprocessing", "sys", "threading", "traceback")
+        )
     ]
 
 

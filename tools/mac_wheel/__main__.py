@@ -72,6 +72,7 @@ def results(found: dict[str, wheels.Wheel]) -> Iterator[checks.Result]:
         yield from checks.operators(facts, known[checks.OPERATORS])
         yield checks.refusals_known(facts, patterns, known[checks.REFUSALS])
         yield checks.pins(facts)
+        yield checks.macos(facts, _compat.least_macos(str(wheel.version)))
     # The double is that of the torch that is installed, and says what the newest says unless somebody has looked at it.
     for facts in (every[0], *(facts for facts in every[1:] if facts.name == str(found[INSTALLED]))):
         yield checks.words_of_the_double(facts, words, known[checks.DOUBLE])

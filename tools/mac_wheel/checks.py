@@ -192,6 +192,13 @@ def pins(facts: TorchFacts) -> Result:
     return Result("what the double copies", facts.name, len(PINS), wrong)
 
 
+def macos(facts: TorchFacts, least: tuple[int, int]) -> Result:
+    """Check that a release needs the macOS that our table has."""
+    there, ours = (".".join(map(str, numbers)) for numbers in (facts.macos, least))
+    wrong = [] if there == ours else [f"it needs macOS {there}, and our table has {ours}"]
+    return Result("the oldest macOS", facts.name, 1, wrong)
+
+
 def metal(wheel: Wheel, functions: Sequence[Use], selectors: Sequence[Use]) -> Result:
     """pyobjc knows the functions that we call, and what we ask Metal's device for."""
     known = {

@@ -34,6 +34,8 @@ class Library:
             raise ValueError(f"{path} is no library for macOS on arm64")
         self._starts: dict[tuple[str, str], int] = {}
         self._bytes: dict[tuple[str, str], bytes] = {}
+        #: The oldest macOS that its load commands allow.
+        self.least_macos = tuple(binary.build_version.minos[:2]) if binary.has_build_version else (0, 0)
         with path.open("rb") as file:
             for section in binary.sections:
                 key = (section.segment_name, section.name)

@@ -19,6 +19,9 @@ _OF_MPS = r"mps|MPS"
 #: Where the kernels of a dispatch key are registered, which names them.
 _REGISTERS = re.compile(r"TORCH_LIBRARY_IMPL_init_aten_(\w*MPS)_\d+")
 
+#: What the backend says on an older macOS.
+_SUPPORTED = re.compile(r"The MPS backend is supported on [Mm]acOS (\d+)\.(\d+)\+")
+
 
 @dataclasses.dataclass
 class TorchFacts:
@@ -40,18 +43,24 @@ class TorchFacts:
     arguments: dict[str, int | None]
     #: What the stub file says that ``torch._C`` has, and torch.mps's own Python.
     python: dict[str, str]
+    #: The oldest macOS on which the backend works: that of the load commands, or of the backend's own message.
+    macos: tuple[int, ...]
 
 
 def read(wheel: Wheel, torch_c: Collection[str]) -> TorchFacts:
     """Return the facts of a wheel; of ``torch._C`` those names."""
     cpu = wheel.library("torch/lib/libtorch_cpu.dylib")
     of_mps, texts = cpu.texts_of(_OF_MPS), cpu.texts
+    macos = max(
+        [cpu.least_macos, *(tuple(map(int, found.groups())) for text in texts if (found := _SUPPORTED.match(text)))]
+    )
     symbols = frozenset(name for name in cpu.addresses if re.search(_OF_MPS, name))
     del cpu  # a gigabyte, and the next follows
     arguments: dict[str, int | None] = {}
     for name in _LIBRARIES:
         library = wheel.library(f"torch/lib/{name}.dylib")
         texts |= library.texts
+        macos = max(macos, library.least_macos)
         arguments |= library.arguments_of(torch_c)
     named, table = _table(wheel)
     registered: dict[str, set[str]] = {key: set() for key in table}
@@ -60,7 +69,7 @@ def read(wheel: Wheel, torch_c: Collection[str]) -> TorchFacts:
             if text in named:
                 registered.setdefault(key, set()).add(text)
     python = {name: wheel.text(name) for name in [*wheel.matching("torch/mps/", ".py"), "torch/_C/__init__.pyi"]}
-    return TorchFacts(str(wheel), wheel.release, texts, of_mps, registered, table, symbols, arguments, python)
+    return TorchFacts(str(wheel), wheel.release, texts, of_mps, registered, table, symbols, arguments, python, macos)
 
 
 def _table(wheel: Wheel) -> tuple[set[str], dict[str, set[str]]]:

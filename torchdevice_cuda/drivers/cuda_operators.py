@@ -5,7 +5,7 @@ Each is an operator of PyTorch under another name, or composed of several, so it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -263,10 +263,12 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
-def register(key: str, lacking: Callable[[str], bool]) -> torch.library.Library:
+def register(
+    key: str, lacking: Callable[[str], bool], kernels: Mapping[str, Kernel] = KERNELS
+) -> torch.library.Library:
     """Register the kernels that a dispatch key lacks; return the library that holds them."""
     library = torch.library.Library("aten", "IMPL")
-    for name, kernel in KERNELS.items():
+    for name, kernel in kernels.items():
         if torch._C._dispatch_has_kernel(f"aten::{name}") and lacking(f"aten::{name}"):
             library.impl(name, kernel, key)
     return library

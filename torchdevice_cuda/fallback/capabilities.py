@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Collection
 
 import torch
 
@@ -38,6 +39,12 @@ _MAY_REFUSE = (
     "linalg_inv_ex linalg_inv_ex.inverse linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_lu_solve "
     "linalg_lu_solve.out linalg_qr linalg_qr.out linalg_solve_triangular linalg_solve_triangular.out"
 ).split()
+#: Namespaces of torch's own operators with CPU kernels.
+_OF_TORCH = frozenset(
+    "_quantized aten c10d mkl mkldnn mkldnn_prepacked onednn quantization quantized quantized_decomposed sparse".split()
+)
+#: Libraries whose operators for the CPU are written in Python, with others for CUDA.
+_IN_PYTHON = frozenset({"bitsandbytes"})
 #: Composite operators of which a part uses a function that only the CPU and CUDA have.
 _STUBBED = frozenset({"kaiser_window"})
 
@@ -68,6 +75,22 @@ def missing(key: str) -> list[str]:
     makes_room = {name for name in explicit if _with_out(name) in lacking}
     stubbed = {name for name in explicit if name.removeprefix("aten::").partition(".")[0] in _STUBBED}
     return sorted(filter(wanted, lacking | makes_room | stubbed))
+
+
+def of_libraries(known: Collection[str]) -> list[str]:
+    """Return operators of libraries other than torch with a compiled CPU kernel and none for the GPU, less ``known``.
+
+    As on CUDA, operators whose kernel for the CPU is written in Python are refused; bitsandbytes has its own for CUDA,
+    which are not registered here.
+    """
+    lacking = with_kernel("CPU") - with_kernel("MPS") - with_kernel(COMPOSITE[0]) - with_kernel(_EXPLICIT)
+    written: Collection[str] = torch.library._impls
+
+    def wanted(name: str) -> bool:
+        namespace, _, plain = name.partition("::")
+        return namespace in _IN_PYTHON or (namespace not in _OF_TORCH and f"{namespace}/{plain}/CPU" not in written)
+
+    return sorted(name for name in lacking.difference(known) if wanted(name))
 
 
 def _with_out(name: str) -> str:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from ..drivers import cuda_operators
+from ..drivers import cuda_operators, cuda_products
 from ..report.departures import departures, timed
 from . import cpu
-from .capabilities import COMPOSITE, cut_off, keys, limited, missing, with_kernel
+from .capabilities import COMPOSITE, cut_off, keys, limited, missing, of_libraries, with_kernel
 from .guards import Guard
 from .mlx_routes import Routes
 from .operators import Shape, overload
@@ -116,7 +116,9 @@ def register(chain: Chain, guard: Guard, elsewhere: Collection[str]) -> list[tor
     known = keys()
     refusing = limited("MPS")  # before the missing ones have kernels too
     having = with_kernel("MPS")
-    cudas = cuda_operators.register("MPS", lambda name: name not in having)
+    # The virtual GPU has compiled kernels for the products.
+    composed = {**cuda_operators.KERNELS, **cuda_products.KERNELS}
+    cudas = cuda_operators.register("MPS", lambda name: name not in having, composed)
     for name, key in _refused():
         if key in known:
             library.impl(name.removeprefix("aten::"), _refusing(overload(name), key), key)
@@ -135,6 +137,24 @@ def register(chain: Chain, guard: Guard, elsewhere: Collection[str]) -> list[tor
             # torch itself has written one of them in Python, which 2.11 would keep.
             library.impl(name.removeprefix("aten::"), guard.operator(op, native), "MPS", allow_override=True)
     return [library, cudas, _quantized(chain)]
+
+
+class OfLibraries:
+    """Kernels for operators of other libraries, which are registered as the libraries are loaded."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        self._known: set[str] = set()
+
+    def register(self) -> list[torch.library.Library]:
+        """Register a kernel for each such operator that has none yet; return the libraries."""
+        libraries: dict[str, torch.library.Library] = {}
+        for name in of_libraries(self._known):
+            self._known.add(name)
+            namespace, _, plain = name.partition("::")
+            library = libraries.setdefault(namespace, torch.library.Library(namespace, "IMPL"))
+            library.impl(plain, self._chain.kernel(overload(name)), "MPS")
+        return list(libraries.values())
 
 
 def _quantized(chain: Chain) -> torch.library.Library:

@@ -176,19 +176,21 @@ def _run(execute: Callable[[], Any]) -> None:
         traceback = error.__traceback__
         while traceback is not None and traceback.tb_frame.f_globals is globals():
             traceback = traceback.tb_next
-        _suggest_stand_in(error)
+        _suggest_package(error)
         _report_from(error, traceback)
         raise
 
 
-def _suggest_stand_in(error: BaseException) -> None:
-    """Name the setting that provides a package, if its import ended the program."""
+def _suggest_package(error: BaseException) -> None:
+    """Say where a package comes from, or which setting provides it, if its import ended the program."""
     if not isinstance(error, (ImportError, OSError)):
         return
     from ..activation import current_settings, is_active
-    from ..stand_ins.suggesting import suggest
+    from ..stand_ins import suggesting
+    from ..triton import absent
 
-    line = suggest(error, current_settings().stand_ins if is_active() else ())
+    enabled = current_settings().stand_ins if is_active() else ()
+    line = suggesting.suggest(error, enabled) or absent.suggest(error)
     if line is not None and hasattr(error, "add_note"):
         error.add_note(line)
     elif line is not None:  # Python 3.10

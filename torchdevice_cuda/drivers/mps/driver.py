@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from ..host.visible import visible_count
 from ..installing import install
 from ..recording.driver import RecordingDriver
 from ..traits import Trait
-from . import generator_states, metal
+from . import generator_states, macos, metal
 from .memory import Books, MpsMemory
 from .streams import MpsStreams
 
@@ -35,9 +36,11 @@ _ALREADY_TRACING = "Tracing Signposts is already enabled"
 def emulate(memory: int, build: bool) -> Native:
     """Emulate the Apple GPU with a device in host memory: the same operators, refusals and module."""
     from ...native import build as native_build
+    from ...native import half
     from . import emulated_streams
 
     native: Native = native_build.load("mps", build=build)
+    half.settle(native, native_build.origin("mps").notes)
     install(native, "emulated Apple GPU", [memory])
     emulated_streams.complete()
     import torch
@@ -218,7 +221,20 @@ def offer(settings: Settings, torch_c: ModuleType) -> Offer:
         except build.BuildError as error:
             return Offer(None, str(error), is_fault=True)
         return Offer(MpsDriver, "TORCHDEVICE_EMULATE_MPS=1: a device in host memory answers as the Apple GPU")
+    torch_version = getattr(sys.modules.get("torch.version"), "__version__", None)
+    if macos.is_intel_mac():
+        return Offer(None, macos.describe_intel(torch_version), is_fault=True)
     built, available = bool(getattr(torch_c, "_has_mps", False)), getattr(torch_c, "_mps_is_available", None)
+    too_old = macos.describe_too_old(torch_version) if built and torch_version is not None else None
+    if too_old is not None:  # do not ask torch: Metal's first use may end the process
+        return Offer(None, too_old, is_fault=True)
     if built and available is not None and available():
         return Offer(MpsDriver, "torch sees an Apple GPU")
-    return Offer(None, "no Apple GPU answers" if built else "this torch is built without MPS")
+    if not macos.is_apple_silicon():
+        return Offer(None, "no Apple GPU answers" if built else "this torch is built without MPS")
+    why = (
+        "torch.backends.mps.is_available() is False, as in a virtual machine or a session without a GPU"
+        if built
+        else "this torch is built without MPS: pip install --force-reinstall torch"
+    )
+    return Offer(None, f"this Mac's GPU is not used, {why}", is_fault=True)

@@ -47,7 +47,8 @@ def _metal_device() -> Any | None:
     """Return Metal's device object, if pyobjc is installed and there is a GPU."""
     try:
         return importlib.import_module("Metal").MTLCreateSystemDefaultDevice()
-    except (ImportError, AttributeError, OSError):  # OSError: installed for another system or architecture
+    # OSError: installed for another system or architecture. RuntimeError: pyobjc's, for a framework of another macOS.
+    except (ImportError, AttributeError, OSError, RuntimeError):
         return None
 
 
@@ -84,12 +85,15 @@ def l2_cache() -> int:
 
 
 def _torch_says(name: str) -> Any | None:
-    """Call a function of torch's MPS backend; ``None`` if this torch lacks it or finds no GPU."""
+    """Call a function of torch's MPS backend; ``None`` if this torch lacks it, finds no GPU, or Metal fails."""
     import torch
 
     ask = named(f"torch._C.{name}")
-    usable = torch._C._has_mps and torch._C._mps_is_available()
-    return ask() if usable and ask is not None else None
+    try:
+        usable = torch._C._has_mps and torch._C._mps_is_available()
+        return ask() if usable and ask is not None else None
+    except RuntimeError:
+        return None
 
 
 def main_memory_share() -> int | None:

@@ -162,9 +162,13 @@ class MpsStreams(HostStreams):
         with self._metal_lock:
             if self._anchored:
                 return
-            self._anchored = True  # even if it fails: a retry takes as long as the timeout
             anchor = Recording(timing=True)
-            if self._arrives(anchor):
+            arrived = self._arrives(anchor)
+            # since() synchronizes where an error of the GPU ends the process. Here the program gets a pending one, as
+            # CUDA raises it at a later call, and the next timed event lays the anchor.
+            self._drain()
+            self._anchored = True  # even without a signal: a retry takes as long as the timeout
+            if arrived:
                 # It raises after the time has been recorded: an event is not later than itself.
                 with contextlib.suppress(RuntimeError):
                     anchor.since(anchor)

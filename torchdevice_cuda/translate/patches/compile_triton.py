@@ -16,6 +16,7 @@ from ... import settings
 from ..._compat import present
 from ...drivers.traits import Trait
 from ...drivers.unavailable import DriverUnavailable
+from ...triton.absent import advise
 from ..core.context import Context
 from ..core.registry import patch
 from ..core.wrapping import Function, copy_metadata
@@ -34,9 +35,7 @@ _CHILDREN = Path(__file__).parents[2] / "children"
 def allocation(context: Context) -> None:
     """Compiled code allocates by a function that CPU builds refuse, and that asks a real GPU for memory in others."""
     if importlib.util.find_spec("triton") is None:
-        raise DriverUnavailable(
-            "--compile=triton needs the package triton, not installed here; pip install triton, or use --compile=cpp"
-        )
+        raise DriverUnavailable(f"--compile=triton needs the package triton ({advise()}), or use --compile=cpp")
     empty_strided, device = torch._C._VariableFunctions.empty_strided, torch.device("cuda")
 
     def allocate(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:

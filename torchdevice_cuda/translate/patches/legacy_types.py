@@ -74,6 +74,7 @@ def default_type(context: Context) -> None:
     """
     original, make = torch.set_default_tensor_type, torch.Tensor.__new__
     tensor, ask = torch.Tensor, torch._C._get_default_device
+    replaced: list[None] = []
     chosen: Any = None  # the class that replaces torch.Tensor, if it is one of CUDA's
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
@@ -101,7 +102,8 @@ def default_type(context: Context) -> None:
             torch.set_default_device("cuda" if on_cuda else None)
             nonlocal chosen
             chosen = getattr(torch.cuda, name.rpartition(".")[2]) if on_cuda else None
-            if on_cuda and vars(torch.Tensor).get("__new__") is None:
+            if on_cuda and not replaced:
+                replaced.append(None)
                 replace_construction()
 
     install(context, torch, "set_default_tensor_type", set_default_tensor_type, original)
@@ -114,6 +116,6 @@ def host_default_type(context: Context) -> None:
 
     def set_default_tensor_type(t: Any) -> None:
         known = vars(torch).get(t.removeprefix("torch."), t) if isinstance(t, str) else t
-        original(getattr(known, "_host", t))
+        original(known._host if isinstance(known, HostTensorType) else t)
 
     install(context, torch, "set_default_tensor_type", set_default_tensor_type, original)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import traceback
 import warnings
 import weakref
 from collections.abc import Callable
+from multiprocessing import spawn
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NoReturn
 
@@ -31,6 +33,10 @@ _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
 #: multiprocessing's name of the thread that pickles the items of a queue.
 _FEEDER = "QueueFeederThread"
+_UNGUARDED = (
+    "torchdevice_cuda: a process that this program started is a new one, as always on macOS, and imports the program: "
+    "put what starts processes or loops over a DataLoader under 'if __name__ == \"__main__\":', or use num_workers=0"
+)
 #: The functions that pickle objects for other processes, by class.
 _reducers: dict[Any, Any] = vars(ForkingPickler)["_extra_reducers"]
 #: The handler of a CPU tensor from another process, while redirection is in force.
@@ -56,6 +62,21 @@ def forked_children(context: Context) -> None:
     os.register_at_fork(after_in_child=stay_on_cpu)
 
 
+@patch("multiprocessing.spawn._check_not_importing_main", traits=Trait.SUBSTITUTE)
+def unguarded_programs(context: Context) -> None:
+    """A spawned child imports the program; one that starts processes then raises Python's error, and gets a line."""
+    original: Function = spawn._check_not_importing_main  # type: ignore[attr-defined]
+
+    def check() -> None:
+        try:
+            original()
+        except RuntimeError:
+            print(_UNGUARDED, file=sys.stderr)
+            raise
+
+    context.editor.set(spawn, "_check_not_importing_main", copy_metadata(check, original))
+
+
 @patch(traits=Trait.SUBSTITUTE)
 def sent_events(context: Context) -> None:
     """While it is imported, torch registers how to send events, for the class that torch.cuda.Event is then."""
@@ -69,8 +90,11 @@ def _like(made: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Ten
     return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)
 
 
-def _rebuilt(tensor: torch.Tensor, requires_grad: bool, parameter: bool, on_cpu: bool = False) -> torch.Tensor:
+def _rebuilt(
+    rebuild: Callable[..., torch.Tensor], arguments: tuple[Any, ...], requires_grad: bool, parameter: bool, on_cpu: bool
+) -> torch.Tensor:
     """Return a tensor that another process sent from its GPU, on this process's GPU if it can use one."""
+    tensor = rebuild(*arguments)
     driver = drivers.installed()
     if driver is not None and not driver.in_bad_fork() and torch.utils.data.get_worker_info() is None:
         device = torch.device(driver.device_type)
@@ -117,7 +141,9 @@ def sent_tensors(context: Context) -> None:
         on_cpu = kept[id(tensor)] = _to(tensor.detach(), _CPU)
         weakref.finalize(tensor, kept.pop, id(tensor), None)
         believed_cpu = redirected and context.translator.apparent_devices.is_cpu(tensor)
-        return _rebuilt, (on_cpu, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter), believed_cpu)
+        # The copy is reduced here: as an argument it would enter the other process like a tensor of its CPU.
+        properties = (tensor.requires_grad, isinstance(tensor, torch.nn.Parameter), believed_cpu)
+        return _rebuilt, (*original(on_cpu), *properties)
 
     _send_with(context, reduce_tensor, lambda tensor: tensor.device.type == real)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader
 from typing import Any
 
@@ -15,11 +16,17 @@ from ..core.context import Context
 from ..core.registry import patch
 from ..core.retry import rescued
 from ..core.wrapping import Function, copy_metadata, install
+from .other_libraries import BITSANDBYTES
+
+_LOADER = "importlib.machinery.ExtensionFileLoader"
 
 
 @patch(
     "torch.ops.aten[<key>]",
     "torch.ops.quantized[<key>]",
+    "torch.ops.<library>[<key>]",
+    "torch._ops._Ops.load_library",
+    f"{_LOADER}.exec_module",
     *(
         f"{owner}.<function>"
         for owner in ("torch", "torch.Tensor", "torch.linalg", "torch.nn.functional", "torch._C._nn")
@@ -33,7 +40,7 @@ def kernels(context: Context) -> None:
     from ...fallback.capabilities import keys, refusals
     from ...fallback.cpu import homes_of_doubles, homes_of_quantized
     from ...fallback.guards import Guard, functions
-    from ...fallback.kernels import Chain, register
+    from ...fallback.kernels import Chain, OfLibraries, register
     from ...wrapper_tensors import compressed, doubles, nested, quantized
 
     settings, editor, precision = context.settings, context.editor, context.precision
@@ -70,6 +77,17 @@ def kernels(context: Context) -> None:
     for library in libraries:
         editor.undone(f"torch.ops.{library.ns}[{kind.upper()}]", library._destroy)
     context.left = chain.left
+    others = OfLibraries(chain)
+
+    @editor.later
+    def register_others() -> None:
+        for library in others.register():
+            editor.undone(f"torch.ops.{library.ns}[{kind.upper()}]", library._destroy)
+
+    register_others()
+    _after_loading(context, register_others)
+    # It registers its kernels from Python.
+    editor.on_undo(context.when_imported(BITSANDBYTES, lambda _: register_others()))
     editor.on_undo(functools.partial(setattr, copies.leaving, "told", copies.leaving.told))
     copies.leaving.told = chain.left
     if settings.refusal_cache == "disk":
@@ -79,9 +97,6 @@ def kernels(context: Context) -> None:
     for owner, name, original in functions(with_doubles):
         if not rescued(context, owner, name, original, functools.partial(guard.handler, name)):
             install(context, owner, name, guard.function(name, original), original)
-
-
-_LOADER = "importlib.machinery.ExtensionFileLoader"
 
 
 @patch("torch._ops._Ops.load_library", f"{_LOADER}.exec_module", traits=Trait.NATIVE | Trait.HOST_MEMORY)
@@ -94,20 +109,25 @@ def foreign(context: Context) -> None:
     native = context.driver.native
     if native is None:
         return
+    take_over, written = native.take_over, torch.library._impls
+    native.know_written(written)
+    take_over(written)
+    _after_loading(context, functools.partial(take_over, written))
+
+
+def _after_loading(context: Context, action: Callable[[], object]) -> None:
+    """Call a function after each load of a compiled library, which may have registered operators."""
     load: Function = torch._ops._Ops.load_library
     execute: Function = ExtensionFileLoader.exec_module
-    take_over, written = native.take_over, torch.library._impls
 
     def load_library(self: Any, path: Any) -> None:
         load(self, path)
-        take_over(written)
+        action()
 
     def exec_module(self: Any, module: Any) -> None:
         execute(self, module)
-        take_over(written)
+        action()
 
-    native.know_written(written)
-    take_over(written)
     context.editor.set(torch._ops._Ops, "load_library", copy_metadata(load_library, load))
     context.editor.set(
         ExtensionFileLoader, "exec_module", copy_metadata(exec_module, execute), f"{_LOADER}.exec_module"

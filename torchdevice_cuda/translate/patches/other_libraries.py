@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.registry import patch
 
 #: The last module of bitsandbytes that registers kernels, and its operators' namespace.
-_BITSANDBYTES, _NAMESPACE = "bitsandbytes.backends.default.ops", "bitsandbytes"
+BITSANDBYTES, _NAMESPACE = "bitsandbytes.backends.default.ops", "bitsandbytes"
 
 
 @patch(f"torch.ops.{_NAMESPACE}[<key>]", traits=Trait.NATIVE | Trait.HOST_MEMORY)
@@ -39,7 +39,7 @@ def bitsandbytes(context: Context) -> None:
             library.impl(name.removeprefix(f"{_NAMESPACE}::"), _call_cpu_kernel(operator), "CUDA")
         context.editor.undone(f"torch.ops.{_NAMESPACE}[CUDA]", library._destroy)
 
-    context.editor.on_undo(context.when_imported(_BITSANDBYTES, context.editor.later(register)))
+    context.editor.on_undo(context.when_imported(BITSANDBYTES, context.editor.later(register)))
 
 
 def _call_cpu_kernel(operator: Any) -> Callable[..., Any]:

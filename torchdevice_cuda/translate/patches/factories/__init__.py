@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ....drivers.traits import NONE, Trait
+from ....drivers.traits import Trait
 from ...core.context import Context
 from ...core.entering import entering
 from ...core.registry import patch
@@ -16,17 +15,29 @@ from ...core.requests import names_a_device
 from ...core.retry import given_second_try
 from ...core.wrapping import PLAIN, Function, dispatch_torch_function, install, modes
 from ..random import draws_on_its_generator
-from .common import ENTRANCES, LIKE, OVERRIDABLE, constructors, drawing_on_cpu, injection
+from .common import (
+    ENTRANCES,
+    LIKE,
+    OVERRIDABLE,
+    Handler,
+    Injects,
+    constructors,
+    drawing_on_cpu,
+    given_tensors,
+    injection,
+)
 from .host import on_host
 from .partial import on_partial
 
 _CPU = torch.device("cpu")
 
 
-def on_separate(context: Context, name: str, original: Function) -> Function:
+def on_separate(
+    context: Context, name: str, original: Function, injects: Injects | None, of_tensors: Handler | None
+) -> Function:
     """Return a factory for an accelerator with separate memory, the default target under ``accelerate``."""
     translator, gpu, apparent_devices = context.translator, context.gpu, context.translator.apparent_devices
-    injects, draw = injection(translator, name), drawing_on_cpu(context, name, original)
+    draw = drawing_on_cpu(context, name, original)
     like, overridable, redirects = name in LIKE, name in OVERRIDABLE, translator.default_target is not None
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -34,6 +45,8 @@ def on_separate(context: Context, name: str, original: Function) -> Function:
             subjects = (args[0] if args else kwargs.get("input"),) if like else args if overridable else ()
             if (handled := dispatch_torch_function(wrapper, subjects, args, kwargs)) is not NotImplemented:
                 return handled
+        if of_tensors is not None and (made := of_tensors(args, kwargs)) is not NotImplemented:
+            return made
         if "generator" in kwargs and (drawn := draw(args, kwargs)) is not NotImplemented:
             return drawn
         asked, believe = kwargs.get("device"), None
@@ -80,21 +93,20 @@ def counted(context: Context, name: str, inner: Function) -> Function:
     return wrapper
 
 
-Maker = Callable[[Context, str, Function], Function]
-#: The wrapper of a factory, by the first trait that the driver has.
-_MAKERS: tuple[tuple[Trait, Maker], ...] = (
-    (Trait.CPU_TENSORS, on_host),
-    (Trait.PARTIAL, on_partial),
-    (NONE, on_separate),
-)
+def _made_for(context: Context, name: str, original: Function) -> Function:
+    """Return the wrapper of a factory for the driver's kind of memory."""
+    if Trait.CPU_TENSORS in context.traits:
+        return on_host(context, name, original)
+    make = on_partial if Trait.PARTIAL in context.traits else on_separate
+    of_tensors = given_tensors(context, name, make(context, name, original, None, None))
+    return make(context, name, original, injection(context.translator, name), of_tensors)
 
 
 @patch("torch.<factory>", "torch.fft.<factory>", "torch.nested.nested_tensor", traits=Trait.REDIRECTS)
 def factories(context: Context) -> None:
     """Every function of torch that creates a tensor on a given device, or on none."""
-    make = next(maker for trait, maker in _MAKERS if trait in context.traits)
     for name, (owner, attribute, original) in constructors().items():
-        wrapper = make(context, name, original)
+        wrapper = _made_for(context, name, original)
         # With tensor arguments it draws like other functions of tensors.
         if name == "normal" and Trait.ACCELERATES in context.traits:
             wrapper = draws_on_its_generator(context, wrapper)

@@ -13,10 +13,8 @@ from ....drivers.recording.mode import only_recorded
 from ...core.context import Context
 from ...core.requests import names_a_device
 from ...core.wrapping import PLAIN, Function, dispatch_torch_function, modes
-from .common import LIKE, OVERRIDABLE, Arguments, Keywords, takes_generator
+from .common import ADOPTING, LIKE, OVERRIDABLE, Arguments, Keywords, takes_generator
 
-# Functions that return the data itself if it is on the device already.
-_ADOPTING = frozenset({"as_tensor", "asarray"})
 # Functions for which the CPU and no device mean the same: torch parses a call without a device much faster.
 _PLAIN_FACTORIES = frozenset(
     "arange bartlett_window blackman_window empty empty_permuted empty_strided eye hamming_window hann_window "
@@ -81,7 +79,7 @@ def on_host(context: Context, name: str, original: Function) -> Function:
     """Return a factory if CUDA's memory is the host's: tensors created for CUDA are marked as CUDA's."""
     if name in LIKE:
         return _like_on_host(context, name, original)
-    if name in _ADOPTING:
+    if name in ADOPTING:
         return _adopting_on_host(context, name, original)
     if name in _PLAIN_FACTORIES and name not in OVERRIDABLE and not takes_generator(name):
         return _plain_on_host(context, name, original)

@@ -16,17 +16,29 @@ from ...core.conversions import leaf
 from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.requests import names_a_device
 from ...core.wrapping import PLAIN, Function, dispatch_torch_function, modes
-from .common import LIKE, OF_NO_VALUES, OVERRIDABLE, Arguments, Keywords, drawing_on_cpu, injection, takes_generator
+from .common import (
+    LIKE,
+    OF_NO_VALUES,
+    OVERRIDABLE,
+    Arguments,
+    Handler,
+    Injects,
+    Keywords,
+    drawing_on_cpu,
+    takes_generator,
+)
 
 _CPU = torch.device("cpu")
 Believe = Callable[[torch.Tensor], torch.Tensor]
 
 
-def on_partial(context: Context, name: str, original: Function) -> Function:
+def on_partial(
+    context: Context, name: str, original: Function, injects: Injects | None, of_tensors: Handler | None
+) -> Function:
     """Return a factory that translates its device, handles float64 and errors of the GPU, and records peaks."""
     translator, driver, known = context.translator, context.driver, context.translator.on_gpu
     like, overridable = name in LIKE, name in OVERRIDABLE
-    on_refusal, slow_path = _on_refusal(context, name, original), _slow_path(context, name, original)
+    on_refusal, slow_path = _on_refusal(context, name, original), _slow_path(context, name, original, injects)
     observe = driver.memory.observe
     # Without values the result is complex128 only if that is requested; with values, also by their type.
     of_values = like or name not in OF_NO_VALUES
@@ -35,7 +47,7 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
         translator.apparent_devices,
         translator.apparent_devices.carry,
     )
-    injecting, overridden = injection(translator, name) is not None, torch._C._has_torch_function
+    injecting, overridden = injects is not None, torch._C._has_torch_function
     caller = sys._getframe
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -43,6 +55,8 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
             subjects = (args[0] if args else kwargs.get("input"),) if like else args if overridable else ()
             if (handled := dispatch_torch_function(wrapper, subjects, args, kwargs)) is not NotImplemented:
                 return handled
+        if of_tensors is not None and (made := of_tensors(args, kwargs)) is not NotImplemented:
+            return made
         # The most common calls: for CUDA, which has been used before, or for no device, by the program itself.
         if driver.needs_init or "pin_memory" in kwargs or "generator" in kwargs or "out" in kwargs:
             return slow_path(args, kwargs)
@@ -77,10 +91,10 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
     return wrapper
 
 
-def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arguments, Keywords], Any]:
+def _slow_path(context: Context, name: str, original: Function, injects: Injects | None) -> Handler:
     """Return the path of other calls: for no device, for another, pinned, with a generator, the first for CUDA."""
     translator, driver = context.translator, context.driver
-    injects, draw = injection(translator, name), drawing_on_cpu(context, name, original)
+    draw = drawing_on_cpu(context, name, original)
     redirects, gpu, apparent_devices = translator.default_target is not None, context.gpu, translator.apparent_devices
     on_refusal, pinned, observe = _on_refusal(context, name, original), context.pinned, driver.memory.observe
 

@@ -23,6 +23,14 @@ bool divides_integers(const Row& row, const std::string& overload) {
   return row.is(kDividesIntegers) || (row.is(kDividesIntegersByMode) && overload.find("mode") != std::string::npos);
 }
 
+// On an emulated Apple GPU, compute half-precision convolutions in float32: some processors take two hundred times as
+// long for the narrow types, and programs with autocast would not end.
+void add_slow_types(OperatorInfo& f) {
+  const auto family = f.row->wide.family;
+  if (family == Family::Convolution || family == Family::ConvolutionGradient)
+    f.special = f.widened = find_widened_types(f.row->wide);
+}
+
 // Set the argument types for which more than the CPU kernel computes.
 void add_types(OperatorInfo& f) {
   const Row& row = *f.row;
@@ -121,7 +129,7 @@ std::unique_ptr<OperatorInfo> make_operator_info(const c10::OperatorHandle& op) 
     f->iterates = (row->flags & kIterates) != 0;
     f->method = row->method;
   }
-  if (kIsCuda) add_types(*f);
+  kIsCuda ? add_types(*f) : add_slow_types(*f);
   f->asserts = kIsCuda && may_assert(f->name);
   f->only_calls_cpu_kernel = !f->asserts && !f->is_seeded && !f->divides_integers && !f->keep_alive && !f->asks_grad &&
       !f->contiguous && !computes_otherwise(kDense, name);
