@@ -88,17 +88,33 @@ def test_statements_stay_on_their_lines() -> None:
     assert text.split("\n")[7] == "int z;"
 
 
-def test_nvcc_says_how_threads_run(tmp_path: Path) -> None:
-    source = tmp_path / "k.cu"
-    source.write_text(
-        "__global__ void k(int n) { if (threadIdx.x < n) __syncthreads(); }\n__global__ void l() { __syncthreads(); }\n"
-    )
-    words = ["-Xptxas", "-v", "-O0", "-c", str(source), "-o", str(tmp_path / "k.o")]
-    variables = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+def compile_verbosely(text: str, folder: Path) -> str:
+    """Compile kernels with nvcc; return what it prints about them."""
+    source = folder / "k.cu"
+    source.write_text(text)
+    words = ["-Xptxas", "-v", "-O0", "-c", str(source), "-o", str(folder / "k.o")]
+    variables = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(folder)}
     command = [sys.executable, "-m", "torchdevice_cuda.cuda_cpp.nvcc", *words]
-    made = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-    assert "kernel k (line 1): its threads are fibers: a barrier in a condition" in made.stderr
-    assert "kernel l (line 2): its threads are loops" in made.stderr
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stderr
+
+
+def test_nvcc_says_how_threads_run(tmp_path: Path) -> None:
+    said = compile_verbosely(
+        "__global__ void k(int n) { if (threadIdx.x < n) __syncthreads(); }\n"
+        "__global__ void l() { __syncthreads(); }\n",
+        tmp_path,
+    )
+    assert "kernel k (line 1): its threads are fibers: a barrier in a condition" in said
+    assert "kernel l (line 2): its threads are loops" in said
+
+
+def test_kernels_with_long_comments_and_macros_of_the_system_are_split(tmp_path: Path) -> None:
+    comment = "/*" + "\n" * 20 + "*/"  # the preprocessor skips the lines with a marker
+    text = (
+        "#include <cassert>\n"
+        + "__global__ void k(float* x) { @ __syncthreads(); @ assert(x != NULL); @ } @".replace("@", comment)
+    )
+    assert "kernel k (line 2): its threads are loops" in compile_verbosely(text, tmp_path)
 
 
 def test_an_unknown_construct_is_compiled_with_fibers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

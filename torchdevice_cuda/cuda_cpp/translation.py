@@ -105,7 +105,9 @@ def translate(
         raise refusals.Refused("\n".join(refused))
     texts = rewritten(tokens, checked, splits, choices)
     for place, start, end in spans:
-        parts[place] = "".join(texts[start:end])
+        made = "".join(texts[start:end])
+        # What is rewritten may end a kernel in an earlier chunk than its last; a marker begins a line.
+        parts[place] = made if made.endswith("\n") or place + 1 == len(parts) else f"{made}\n"
     return "".join(parts)
 
 
