@@ -11,7 +11,7 @@ import pytest
 from harness import VIRTUAL, child
 from harness.processes import ROOT
 
-from torchdevice_cuda.cuda_cpp import barriers, flags, nvcc, tokens, translation, units
+from torchdevice_cuda.cuda_cpp import barriers, flags, lockstep, nvcc, tokens, translation, units
 
 
 def split(body: str, before: str = "") -> tuple[str, str]:
@@ -44,6 +44,29 @@ def test_kernels_that_are_split(body: str) -> None:
     text, reason = split(body)
     assert not reason
     assert "run_block" not in text and "host_cuda::Loops" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "divided"),
+    [
+        ("volatile float* v = s; v[0] += v[1];", "auto read = v[0] + (v[1]); step(0); v[0] = read; step(1);"),
+        ("volatile float* v = s; v[0] = n = v[1];", "auto read = v[1]; step(0); v[0] = n = read; step(1);"),
+        ("float volatile *v = s, *w = s; w[n]--; n = v[0];", "auto read = w[n] - (1); step(0); w[n] = read; step(1);"),
+        (
+            "volatile float* v = s; if (n) v[0] = v[1];",
+            "{ if (n) { auto read = v[1]; step(0); v[0] = read; step(1); } step(2); }",
+        ),
+        ("volatile float* v = s; v[0] = 1; s[0] = 2;", ""),
+        ("volatile float* v = s; n = v[0]; s[0] += s[1];", ""),
+        ("volatile int v = 1; x[0] += x[v];", ""),
+    ],
+)
+def test_statements_on_volatile_memory_are_divided(body: str, divided: str) -> None:
+    source = tokens.tokenize(f"__global__ void k(float* x, int n) {{ __shared__ float s[64]; {body} }}")
+    made = "".join(token.text for token in tokens.replace(source, lockstep.list_replacements(source), [])[0])
+    made = made.replace("host_cuda_read_0", "read").replace("host_cuda_step_sync", "step")
+    assert divided in made
+    assert ("step" in made) == bool(divided)
 
 
 @pytest.mark.parametrize(
