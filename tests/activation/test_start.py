@@ -30,6 +30,16 @@ def test_activation_before_torch_imports_no_torch() -> None:
     assert "torch" not in sys.modules
 
 
+@child(CPU, VIRTUAL, alone=True)
+def test_the_translator_of_cuda_cpp_is_imported_with_the_first_kernel() -> None:
+    import torch
+
+    torch.ones(2, device="cuda")
+    assert "torchdevice_cuda.cuda_cpp.translation" not in sys.modules
+    torch.cuda._utils._get_nvrtc_library()
+    assert "torchdevice_cuda.cuda_cpp.translation" in sys.modules
+
+
 # -------------------------------------------------------------------------- names agree
 @child(*ANY_ORDER)
 def test_modules_are_what_sys_modules_has() -> None:

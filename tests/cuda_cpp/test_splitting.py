@@ -11,7 +11,7 @@ import pytest
 from harness import VIRTUAL, child
 from harness.processes import ROOT
 
-from torchdevice_cuda.cuda_cpp import barriers, flags, nvcc, tokens, translation, units
+from torchdevice_cuda.cuda_cpp import barriers, flags, lockstep, nvcc, tokens, translation, units
 
 
 def split(body: str, before: str = "") -> tuple[str, str]:
@@ -44,6 +44,29 @@ def test_kernels_that_are_split(body: str) -> None:
     text, reason = split(body)
     assert not reason
     assert "run_block" not in text and "host_cuda::Loops" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "divided"),
+    [
+        ("volatile float* v = s; v[0] += v[1];", "auto read = v[0] + (v[1]); step(0); v[0] = read; step(1);"),
+        ("volatile float* v = s; v[0] = n = v[1];", "auto read = v[1]; step(0); v[0] = n = read; step(1);"),
+        ("float volatile *v = s, *w = s; w[n]--; n = v[0];", "auto read = w[n] - (1); step(0); w[n] = read; step(1);"),
+        (
+            "volatile float* v = s; if (n) v[0] = v[1];",
+            "{ if (n) { auto read = v[1]; step(0); v[0] = read; step(1); } step(2); }",
+        ),
+        ("volatile float* v = s; v[0] = 1; s[0] = 2;", ""),
+        ("volatile float* v = s; n = v[0]; s[0] += s[1];", ""),
+        ("volatile int v = 1; x[0] += x[v];", ""),
+    ],
+)
+def test_statements_on_volatile_memory_are_divided(body: str, divided: str) -> None:
+    source = tokens.tokenize(f"__global__ void k(float* x, int n) {{ __shared__ float s[64]; {body} }}")
+    made = "".join(token.text for token in tokens.replace(source, lockstep.list_replacements(source), [])[0])
+    made = made.replace("host_cuda_read_0", "read").replace("host_cuda_step_sync", "step")
+    assert divided in made
+    assert ("step" in made) == bool(divided)
 
 
 @pytest.mark.parametrize(
@@ -88,17 +111,33 @@ def test_statements_stay_on_their_lines() -> None:
     assert text.split("\n")[7] == "int z;"
 
 
-def test_nvcc_says_how_threads_run(tmp_path: Path) -> None:
-    source = tmp_path / "k.cu"
-    source.write_text(
-        "__global__ void k(int n) { if (threadIdx.x < n) __syncthreads(); }\n__global__ void l() { __syncthreads(); }\n"
-    )
-    words = ["-Xptxas", "-v", "-O0", "-c", str(source), "-o", str(tmp_path / "k.o")]
-    variables = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+def compile_verbosely(text: str, folder: Path) -> str:
+    """Compile kernels with nvcc; return what it prints about them."""
+    source = folder / "k.cu"
+    source.write_text(text)
+    words = ["-Xptxas", "-v", "-O0", "-c", str(source), "-o", str(folder / "k.o")]
+    variables = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(folder)}
     command = [sys.executable, "-m", "torchdevice_cuda.cuda_cpp.nvcc", *words]
-    made = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-    assert "kernel k (line 1): its threads are fibers: a barrier in a condition" in made.stderr
-    assert "kernel l (line 2): its threads are loops" in made.stderr
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stderr
+
+
+def test_nvcc_says_how_threads_run(tmp_path: Path) -> None:
+    said = compile_verbosely(
+        "__global__ void k(int n) { if (threadIdx.x < n) __syncthreads(); }\n"
+        "__global__ void l() { __syncthreads(); }\n",
+        tmp_path,
+    )
+    assert "kernel k (line 1): its threads are fibers: a barrier in a condition" in said
+    assert "kernel l (line 2): its threads are loops" in said
+
+
+def test_kernels_with_long_comments_and_macros_of_the_system_are_split(tmp_path: Path) -> None:
+    comment = "/*" + "\n" * 20 + "*/"  # the preprocessor skips the lines with a marker
+    text = (
+        "#include <cassert>\n"
+        + "__global__ void k(float* x) { @ __syncthreads(); @ assert(x != NULL); @ } @".replace("@", comment)
+    )
+    assert "kernel k (line 2): its threads are loops" in compile_verbosely(text, tmp_path)
 
 
 def test_an_unknown_construct_is_compiled_with_fibers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,11 +35,15 @@ PRINTED = {
     ],
     "collectives": ["293 295 484 1054", "1:1 2:2 3:0 7:5 8:4 9:3 3 4 2 11 19 7 7 3 9 1"],
     "products": ["1 2 9 12", "2 6 15 27", "5 0 7"],
+    "lockstep": ["3067", "3067", "15 496 1520", "0 0"],
 }
 
 
-@pytest.mark.parametrize("name", PRINTED)
-def test_a_program_prints_known_results(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "threads"), [*((name, "loops") for name in PRINTED), ("lockstep", "fibers")])
+def test_a_program_prints_known_results(
+    name: str, threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHDEVICE_KERNEL_FIBERS", str(int(threads == "fibers")))
     program = tmp_path / name
     assert nvcc.main(["-O0", str(SOURCES / f"{name}.cu"), "-o", str(program)]) == 0
     done = subprocess.run([str(program)], capture_output=True, text=True, timeout=120, check=True)

@@ -5,3 +5,8 @@ That is what they are given (`toolkit`): an `nvcc` that preprocesses a source, t
 it (`translation`) and has the host's compiler do the rest, over headers of ours (`include`). Kernels that are compiled
 while a program runs take the same way (`compiled`, `jiterator`).
 """
+
+from pathlib import Path
+
+#: Our headers, found before all others.
+INCLUDE = Path(__file__).resolve().parent / "include"

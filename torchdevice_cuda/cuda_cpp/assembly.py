@@ -9,7 +9,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 
-from .tokens import CLOSING, Token, after, closing, tokenize
+from .tokens import CLOSING, Token, after, closing, replace
 
 _NAMES = {"asm", "__asm__", "__asm"}
 _QUALIFIERS = {"volatile", "__volatile__", "__volatile", "inline"}
@@ -214,25 +214,12 @@ def expand(
     """
     from ..ptx.parser import Refused
 
-    made: list[Token] = []
-    moved = list(range(len(tokens) + 1))  # the new positions of the tokens
-    last = 0
-    for number, statement in enumerate(list_statements(tokens)):
-        try:
-            written = translate(statement)
-        except Refused as error:
-            written = _refuse(number, describe(str(error)))
-        for at in range(last, statement.start + 1):
-            moved[at] = len(made) + at - last
-        inside = tokens[statement.start : statement.end + 1]
-        made.extend(tokens[last : statement.start])
-        made.extend(tokenize(written, inside[0].line))
-        for at in range(statement.start + 1, statement.end + 1):
-            moved[at] = len(made)
-        newlines = "\n" * sum(token.text.count("\n") for token in inside)
-        made.extend([Token("space", newlines, inside[0].line)] if newlines else [])
-        last = statement.end + 1
-    for at in range(last, len(tokens) + 1):
-        moved[at] = len(made) + at - last
-    made.extend(tokens[last:])
-    return made, [(number, moved[start], moved[end]) for number, start, end in spans]
+    def write() -> Iterator[tuple[int, int, str]]:
+        for number, statement in enumerate(list_statements(tokens)):
+            try:
+                written = translate(statement)
+            except Refused as error:
+                written = _refuse(number, describe(str(error)))
+            yield statement.start, statement.end + 1, written
+
+    return replace(tokens, write(), spans)

@@ -6,6 +6,7 @@ import dataclasses
 
 from .expressions import Expressions, Span
 from .functions import BLOCK, WARP, Function
+from .lockstep import STEP
 from .tokens import after, before, closing
 
 _VOTES = {"__syncthreads_count", "__syncthreads_or", "__syncthreads_and"}
@@ -83,7 +84,7 @@ class Finder:
 
         if name == "__syncthreads":
             return make("barrier", BLOCK)
-        if name == "__syncwarp":
+        if name in ("__syncwarp", STEP):
             return make("barrier", WARP)
         if name in _VOTES:
             return make("vote", BLOCK)

@@ -21,10 +21,8 @@ from pathlib import Path
 
 from .. import leftovers
 from ..settings import variables
-from . import assembly, barriers, flags, linkage, refusals, translation, units
+from . import INCLUDE, assembly, barriers, flags, linkage, refusals, translation, units
 
-#: Our headers, found before all others.
-INCLUDE = Path(__file__).resolve().parent / "include"
 #: The headers of translated PTX.
 PTX_INCLUDE = Path(__file__).resolve().parents[1] / "ptx" / "include"
 #: The macro by which a program can test for the virtual GPU.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 _TOKEN = re.compile(
@@ -94,3 +95,30 @@ def opening(tokens: list[Token], at: int) -> int:
                 if depth == 0:
                     return i
     return -1
+
+
+def replace(
+    tokens: list[Token], replacements: Iterable[tuple[int, int, str]], spans: list[tuple[int, int, int]]
+) -> tuple[list[Token], list[tuple[int, int, int]]]:
+    """Replace stretches of tokens (start, end) by texts, in their order; lines stay lines. An empty one is inserted.
+
+    Spans of tokens (a number, start, end) follow.
+    """
+    made: list[Token] = []
+    moved = list(range(len(tokens) + 1))  # the new positions of the tokens
+    last = 0
+    for start, end, written in replacements:
+        for at in range(last, start + 1):
+            moved[at] = len(made) + at - last
+        inside = tokens[start:end]
+        made.extend(tokens[last:start])
+        made.extend(tokenize(written, tokens[start].line))
+        for at in range(start + 1, end):
+            moved[at] = len(made)
+        newlines = "\n" * sum(token.text.count("\n") for token in inside)
+        made.extend([Token("space", newlines, tokens[start].line)] if newlines else [])
+        last = end
+    for at in range(last, len(tokens) + 1):
+        moved[at] = len(made) + at - last
+    made.extend(tokens[last:])
+    return made, [(number, moved[start], moved[end]) for number, start, end in spans]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from .. import _compat, trust
 from ..settings import folders
-from .nvcc import INCLUDE
+from . import INCLUDE
 
 # Every member of the package is found from here, whatever the working folder.
 _PACKAGES = Path(__file__).resolve().parents[2]

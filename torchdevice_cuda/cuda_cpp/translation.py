@@ -15,9 +15,9 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import assembly, barriers, own_names, plain, refusals
+from . import assembly, barriers, lockstep, own_names, plain, refusals
 from .functions import Kernel
-from .tokens import CLOSING, OPENING, Token, after, before, closing, opening, tokenize
+from .tokens import CLOSING, OPENING, Token, after, before, closing, opening, replace, tokenize
 
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"([ \d]*)$')
 _TRIGGERS = ("__global__", "<<<", "__shared__")
@@ -102,11 +102,15 @@ def translate(
         tokens, spans = assembly.expand(tokens, spans, refusals.describe)
         if "namespace host_ptx" not in preprocessed and any("host_ptx" in token.text for token in tokens):
             refused.append(f"{files[0]}: error: {assembly.UNSEEN}")
+    if any(token.text == "volatile" for token in tokens):
+        tokens, spans = replace(tokens, lockstep.list_replacements(tokens), spans)
     if refused:
         raise refusals.Refused("\n".join(refused))
     texts = rewritten(tokens, checked, splits, choices)
     for place, start, end in spans:
-        parts[place] = "".join(texts[start:end])
+        made = "".join(texts[start:end])
+        # What is rewritten may end a kernel in an earlier chunk than its last; a marker begins a line.
+        parts[place] = made if made.endswith("\n") or place + 1 == len(parts) else f"{made}\n"
     return "".join(parts)
 
 

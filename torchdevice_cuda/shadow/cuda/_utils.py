@@ -3,32 +3,41 @@
 A CUDA build installs the packages of the compiler and the driver, whether or not there is a GPU.
 """
 
+from __future__ import annotations
+
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdevice_cuda.cuda_cpp import compiled, copies
+from torchdevice_cuda.cuda_cpp import copies
 from torchdevice_cuda.drivers import active
 from torchdevice_cuda.drivers.traits import Trait
 from torchdevice_cuda.shadow import stock
+
+if TYPE_CHECKING:
+    from torchdevice_cuda.cuda_cpp import compiled
 
 stock.execute(globals())
 
 if "_HAS_CUDA_BINDINGS" in globals():
     _HAS_CUDA_BINDINGS = False
 
-_rtc, _runtime = compiled.Rtc(), compiled.Runtime()
 
-
+@functools.cache
 def _get_nvrtc_library() -> compiled.Rtc:
     """Return the functions of NVRTC that compile a kernel."""
-    return _rtc
+    from torchdevice_cuda.cuda_cpp import compiled  # it takes long to import, and most programs compile none
+
+    return compiled.Rtc()
 
 
+@functools.cache
 def _get_cuda_library() -> compiled.Runtime:
     """Return the functions of the driver that load and launch a kernel."""
-    return _runtime
+    from torchdevice_cuda.cuda_cpp import compiled
+
+    return compiled.Runtime()
 
 
 if "_CudaKernel" in globals():
@@ -56,7 +65,7 @@ if "_CudaKernel" in globals():
                 self._launch(grid, block, given, **kwargs)
 
             written = [value for value in args or [] if isinstance(value, torch.Tensor)]
-            recording.foreign(f"kernel {_runtime.name_of(self.func)}", launch, tuple(args or []), written)
+            recording.foreign(f"kernel {_get_cuda_library().name_of(self.func)}", launch, tuple(args or []), written)
 
         def _launch(self, grid: Any, block: Any, args: Any, **kwargs: Any) -> None:
             traits = active().traits
@@ -66,7 +75,7 @@ if "_CudaKernel" in globals():
             else:
                 held = copies.Copies()
                 prepared = functools.partial(_copied, held)
-                copies.leaving(f"kernel {_runtime.name_of(self.func)}")
+                copies.leaving(f"kernel {_get_cuda_library().name_of(self.func)}")
             args = [prepared(a) if isinstance(a, torch.Tensor) else a for a in args or []]
             super().__call__(grid, block, args, **kwargs)
             if held is not None:

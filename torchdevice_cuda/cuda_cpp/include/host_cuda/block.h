@@ -174,6 +174,16 @@ class Worker {
     away("__activemask()");
     return me->lanes;
   }
+  // Comes back when no lane of the warp is at an earlier place of the source.
+  void step(unsigned place, Where where) {
+    const char* what = "an access to volatile memory";
+    fail_in_loop(what, where);
+    const Ours ours(watch);
+    current_->where = where;
+    current_->place_of_step = place;
+    steps_.push_back(current_);
+    away(what);
+  }
   unsigned live_lanes() const {
     return live_lanes(rank / 32);
   }
@@ -243,7 +253,7 @@ class Worker {
 
  private:
   struct Warp {
-    unsigned exited = 0;
+    unsigned exited = 0, first_step = 0;
     std::vector<Meeting*> meetings;
   };
 
@@ -310,6 +320,24 @@ class Worker {
     }
     converging_.clear();
   }
+  // Lanes of a warp that went different ways meet again: those that are furthest behind go on.
+  void release_steps() {
+    for (auto& warp : warps_) warp.first_step = ~0u;
+    const auto first = [this](const Fiber* f) -> unsigned& { return warps_[f->rank / 32].first_step; };
+    for (const auto* f : steps_) first(f) = std::min(first(f), f->place_of_step);
+    const auto waiting = std::stable_partition(
+        steps_.begin(), steps_.end(), [&](const Fiber* f) { return f->place_of_step == first(f); });
+    for (auto i = steps_.begin(); i != waiting;) {
+      const unsigned warp = (*i)->rank / 32;
+      unsigned lanes = 0;
+      for (; i != waiting && (*i)->rank / 32 == warp; ++i) {
+        lanes |= 1u << ((*i)->rank % 32);
+        ready_.push_back(*i);
+      }
+      watch.met(warp, lanes);
+    }
+    steps_.erase(steps_.begin(), waiting);
+  }
   // Has the list of who is ready begin at its begin, where all have gone.
   void rewind() {
     if (head_ < ready_.size()) return;
@@ -333,6 +361,7 @@ class Worker {
   Fiber* pick() {
     if (next_ < count_ && !failed_) return fresh();
     rewind();
+    if (ready_.empty() && !steps_.empty()) release_steps();
     if (ready_.empty()) {
       if (running_ == 0 && main_idle_) return &main_;
       if (failed_ || converging_.empty()) stuck();
@@ -407,7 +436,7 @@ class Worker {
   Fiber main_;
   Fiber* current_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::vector<Fiber*> free_, barrier_, ready_, converging_;
+  std::vector<Fiber*> free_, barrier_, steps_, ready_, converging_;
   std::vector<std::pair<const void*, Fiber*>> parked_;
   size_t head_ = 0;
   unsigned grid_epoch_ = 0;
@@ -427,36 +456,6 @@ inline thread_local Worker* worker = nullptr;
 inline void Worker::enter() {
   worker->drain();
   worker->retire();
-}
-
-// What a translated kernel calls with its body. Where no function that the body reaches asks which thread it is or
-// waits for others (`Plain`), the threads are a loop that the compiler may vectorise.
-template <bool Plain, class F>
-inline void run_block(const F& body) {
-  Worker& w = *worker;
-  const dim3 n = w.launch->block, grid = w.launch->grid;
-  if constexpr (Plain) {
-    const uint3 block = w.block;
-    for (unsigned z = 0; z < n.z; ++z)
-      for (unsigned y = 0; y < n.y; ++y)
-        for (unsigned x = 0; x < n.x; ++x) {
-          F mine(body);  // a thread's parameters are its own
-          mine(uint3{x, y, z}, block, n, grid);
-        }
-  } else {
-    w.run(
-        &body,
-        [](const void* f, Worker& me) {
-          F mine(*static_cast<const F*>(f));
-          const auto run = [&] { mine(me.thread, me.block, me.launch->block, me.launch->grid); };
-#ifdef HOST_CUDA_CHECKED
-          me.run_watched(run);
-#else
-          run();
-#endif
-        },
-        n.x * n.y * n.z);
-  }
 }
 
 }  // namespace host_cuda

@@ -120,6 +120,10 @@ static inline int __syncthreads_and(int predicate, HOST_CUDA_HERE) {
 static inline void __syncwarp(unsigned mask = 0xffffffffu, HOST_CUDA_HERE) {
   host_cuda::in_warp(mask, 0, "__syncwarp", {file, line}, [](const host_cuda::Lanes&) { return 0; });
 }
+// Between accesses to volatile memory, which lanes exchange without a barrier (cuda_cpp/lockstep.py).
+static inline void host_cuda_step_sync(unsigned place, HOST_CUDA_HERE) {
+  if (host_cuda::worker) host_cuda::worker->step(place, {file, line});
+}
 
 template <class T>
 static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32, HOST_CUDA_HERE) {

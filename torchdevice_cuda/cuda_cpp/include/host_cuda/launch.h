@@ -305,6 +305,36 @@ cudaError_t launch_packed(const char* name, void (*kernel)(A...), const Config& 
   return launch_work(std::move(work));
 }
 
+// What a translated kernel calls with its body. Where no function that the body reaches asks which thread it is or
+// waits for others (`Plain`), the threads are a loop that the compiler may vectorise.
+template <bool Plain, class F>
+inline void run_block(const F& body) {
+  Worker& w = *worker;
+  const dim3 n = w.launch->block, grid = w.launch->grid;
+  if constexpr (Plain) {
+    const uint3 block = w.block;
+    for (unsigned z = 0; z < n.z; ++z)
+      for (unsigned y = 0; y < n.y; ++y)
+        for (unsigned x = 0; x < n.x; ++x) {
+          F mine(body);  // a thread's parameters are its own
+          mine(uint3{x, y, z}, block, n, grid);
+        }
+  } else {
+    w.run(
+        &body,
+        [](const void* f, Worker& me) {
+          F mine(*static_cast<const F*>(f));
+          const auto run = [&] { mine(me.thread, me.block, me.launch->block, me.launch->grid); };
+#ifdef HOST_CUDA_CHECKED
+          me.run_watched(run);
+#else
+          run();
+#endif
+        },
+        n.x * n.y * n.z);
+  }
+}
+
 }  // namespace host_cuda
 #pragma GCC visibility pop
 

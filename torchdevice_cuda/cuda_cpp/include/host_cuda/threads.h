@@ -63,7 +63,8 @@ struct Fiber {
   char* memory = nullptr;
   unsigned place = 0;  // among the stacks
   uint3 thread{0, 0, 0};
-  unsigned rank = 0;  // of the thread in its block
+  unsigned rank = 0;           // of the thread in its block
+  unsigned place_of_step = 0;  // in the source, where it waits to be in step
   Where where{nullptr, 0};
   const char* waits = nullptr;  // for what, or null
   unsigned lanes = 0;           // of its warp that converged with it
