@@ -124,6 +124,7 @@ def test_names_that_nvcc_accepts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     source.write_text(
         "#include <math.h>\nfloat lerp(float a, float b, float t) { return a + t * (b - a); }\n"
         "struct A {}; template <class T> struct S { A first; using A = T; };\nint f() { return sizeof(S<int>); }\n"
+        "struct G { cudaGraph_t graph; cudaGraphExec_t made; cudaGraphNode_t node; cudaKernelNodeParams p; };\n"
     )
     assert nvcc.main(["-O0", "-c", str(source), "-o", str(tmp_path / "changes.o")]) == 0
 
