@@ -98,6 +98,12 @@ extern "C" __global__ void block(const float* in, float* out) {
   const unsigned to = (unsigned)__cvta_generic_to_shared(dynamic + i);
   const int bytes = i < 4 ? 8 : 16;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(in + 4 * i), "r"(bytes));
+  // With a hint, a cache policy is last.
+  asm volatile(
+      "{ .reg .b64 p; createpolicy.fractional.L2::evict_first.b64 p, 1.0;\n"
+      "cp.async.cg.shared.global.L2::cache_hint [%0], [%2], 16, p;\n"
+      "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%1], [%2], 16, %3, p; }\n" ::"r"(to + 512),
+      "r"(to + 1024), "l"(in + 4 * i), "r"(bytes));
   asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;\n" ::: "memory");
   unsigned a;
   asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(a) : "l"(fixed + i));
@@ -116,6 +122,8 @@ extern "C" __global__ void block(const float* in, float* out) {
   out[32 + i] = pair.y;
   out[64 + i] = fixed[31 - i];
   out[96 + i] = (float)(count * 10 + spaces);
+  out[160 + i] = dynamic[32 + i].w;
+  out[192 + i] = dynamic[64 + i].w;
 }
 
 // ------------------------------------------------------------- matrices

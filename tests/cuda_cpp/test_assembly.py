@@ -85,15 +85,17 @@ def test_lanes_exchange_and_vote() -> None:
 @child(VIRTUAL, CPU)
 def test_shared_memory_by_addresses_of_32_bits() -> None:
     given = [float(i % 11) for i in range(128)]
-    out = torch.zeros(160).to("cuda")
-    run("block", on_gpu(given, torch.float32), out, shared=512)
-    made = out.view(5, 32).tolist()
+    out = torch.zeros(224).to("cuda")
+    run("block", on_gpu(given, torch.float32), out, shared=1536)
+    made = out.view(7, 32).tolist()
     # Of the first four lanes, the last eight bytes are zero.
     copied = [0 if i // 4 < 4 and i % 4 >= 2 else given[i] for i in range(128)]
     assert made[0] == [copied[4 * (31 - i) + 1] for i in range(32)]
     assert made[1] == [copied[4 * (31 - i) + 2] for i in range(32)]
     assert made[4] == [given[i] + 1 for i in range(32)]
     assert made[3] == [sum(v > 5 for v in given[:32]) * 10 + 3] * 32
+    assert made[5] == [given[4 * i + 3] for i in range(32)]
+    assert made[6] == [copied[4 * i + 3] for i in range(32)]
 
 
 @child(VIRTUAL, CPU)

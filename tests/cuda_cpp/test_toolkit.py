@@ -33,7 +33,7 @@ PRINTED = {
         "ffffffff 3c00 3c01 bc01 4c00 2000405 ffff0000 3f800001 ",
         "0.272463 1.959964 4.572825",
     ],
-    "collectives": ["293 295 484 1054", "1:1 2:2 3:0 7:5 8:4 9:3 3 4 2 11 19 7 7 3 9 1"],
+    "collectives": ["293 295 484 1054", "1:1 2:2 3:0 7:5 8:4 9:3 3 4 2 11 19 7 7 3 9 1", "12 19 11 3"],
     "products": ["1 2 9 12", "2 6 15 27", "5 0 7"],
     "lockstep": ["3067", "3067", "15 496 1520", "0 0"],
 }
@@ -125,6 +125,7 @@ def test_names_that_nvcc_accepts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     source.write_text(
         "#include <math.h>\nfloat lerp(float a, float b, float t) { return a + t * (b - a); }\n"
         "struct A {}; template <class T> struct S { A first; using A = T; };\nint f() { return sizeof(S<int>); }\n"
+        "struct G { cudaGraph_t graph; cudaGraphExec_t made; cudaGraphNode_t node; cudaKernelNodeParams p; };\n"
     )
     assert nvcc.main(["-O0", "-c", str(source), "-o", str(tmp_path / "changes.o")]) == 0
 

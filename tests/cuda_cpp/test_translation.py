@@ -170,13 +170,22 @@ def test_flags_of_nvcc() -> None:
     line = (
         "-MD -MF x.d -gencode=arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 --use_fast_math -lineinfo "
     )
-    line += "-Xcompiler -fPIC,-Wall --expt-relaxed-constexpr -Iinc -isystem sys -DA=1 -O2 -std=c++17 -c k.cu -o k.o"
+    line += "-Xcompiler -fPIC,-Wall --fmad true --expt-relaxed-constexpr -Iinc -isystem sys -DA=1 -O2 "
+    line += "-std=c++17 -c k.cu -o k.o"
     command = flags.read(line.split())
     assert command.sources == ["k.cu"]
     assert command.output == "k.o"
     assert command.architecture == 900
     assert command.reading == ["-MD", "-MF", "x.d", "-Iinc", "-isystem", "sys", "-DA=1", "-std=c++17"]
-    assert command.compiling == ["-ffast-math", "-fno-finite-math-only", "-fPIC", "-Wall", "-O2", "-std=c++17"]
+    assert command.compiling == [
+        "-ffast-math",
+        "-fno-finite-math-only",
+        "-fPIC",
+        "-Wall",
+        "-ffp-contract=fast",
+        "-O2",
+        "-std=c++17",
+    ]
 
 
 @pytest.mark.parametrize("flag", ["--fatbin", "--nonsense", "-cubin"])

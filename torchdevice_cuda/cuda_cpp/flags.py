@@ -184,6 +184,8 @@ def read(words: list[str]) -> Command:
             command.compile_only = command.compile_only or word in ("-dc", "--device-c")
         elif word in _OTHERS:
             command._put(_OTHERS[word])
+        elif rest and f"{word}={rest[0]}" in _OTHERS:
+            command._put(_OTHERS[f"{word}={rest.pop(0)}"])
         elif word in _DROPPED:
             command.lists_kernels = command.lists_kernels or word in _VERBOSE
         elif name in _PASSED_ON:

@@ -6,6 +6,7 @@
 #include <cub/util_ptx.cuh>
 #include <cuda/atomic>
 #include <cuda/std/type_traits>
+#include <cuda_pipeline_primitives.h>
 
 #include <cstdio>
 
@@ -36,6 +37,16 @@ __global__ void scan(int* out) {
   sum.fetch_add(cub::ShuffleDown<32>(static_cast<int>(threadIdx.x) % 32, 1, 31, 0xffffffffu));
 }
 
+__global__ void copy(const int* in, int* out) {
+  __shared__ int4 room[4];
+  __pipeline_memcpy_async(room + threadIdx.x, in + 4 * threadIdx.x, 16, threadIdx.x == 3 ? 8 : 0);
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  const int4 found = room[3 - threadIdx.x];
+  out[threadIdx.x] = found.x + found.w;
+}
+
 int main() {
   int out[129] = {};
   scan<<<1, 64>>>(out);
@@ -55,4 +66,8 @@ int main() {
   printf(
       "%d %d %d %d\n", *thrust::make_reverse_iterator(keys + 6), best.key, best.value,
       int(cuda::std::is_same<int, int>::value));
+  int numbers[16];
+  for (int i = 0; i < 16; ++i) numbers[i] = i;
+  copy<<<1, 4>>>(numbers, out);
+  printf("%d %d %d %d\n", out[0], out[1], out[2], out[3]);
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from .rows import Row
 
 _SPACES = "shared|shared::cta|const|local|param"
+_COPY, _PREFETCH = "async kind:ca|cg shared global", "size?:L2::64B|L2::128B|L2::256B"
+_COPIED = "@d:b8!shared @a:b8!global b:u32"
 
 
 def _thread(base: str, pattern: str, operands: str, code: str) -> Row:
@@ -41,11 +43,11 @@ ROWS = [
     _thread("isspacep", f"space:global|{_SPACES}", "p=pred a:u64", "$is_{space_word}({a})"),
     _thread("cvta", f"to space:{_SPACES} t:u32|u64", "d=t a:t", "$cvta_to_{space_word}({a})"),
     _thread("cvta", f"space:{_SPACES} t:u32|u64", "d=t a:t", "$cvta_{space_word}({a})"),
+    _thread("cp", f"{_COPY} {_PREFETCH}", f"{_COPIED} c?:u32", "$copy_async({d}, {a}, {b}, {c_or_all});"),
+    # With a hint, the last operand is a cache policy.
+    _thread("cp", f"{_COPY} hint:L2::cache_hint {_PREFETCH}", f"{_COPIED} e:u64", "$copy_async({d}, {a}, {b}, {b});"),
     _thread(
-        "cp",
-        "async kind:ca|cg shared global cache*:L2::cache_hint|L2::64B|L2::128B|L2::256B",
-        "@d:b8!shared @a:b8!global b:u32 c?:u32 e?:u64",
-        "$copy_async({d}, {a}, {b}, {c_or_all});",
+        "cp", f"{_COPY} hint:L2::cache_hint {_PREFETCH}", f"{_COPIED} c:u32 e:u64", "$copy_async({d}, {a}, {b}, {c});"
     ),
     _thread("cp", "async kind:commit_group|wait_all", "", "#fence();"),
     _thread("cp", "async wait_group", "a:u32", "(void)({a});"),

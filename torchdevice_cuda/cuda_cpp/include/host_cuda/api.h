@@ -16,6 +16,16 @@
 #endif
 
 typedef struct CUstream_st* cudaStream_t;
+// Classes of programs have graphs as members; functions of graphs are refused where they are called.
+typedef struct CUgraph_st* cudaGraph_t;
+typedef struct CUgraphExec_st* cudaGraphExec_t;
+typedef struct CUgraphNode_st* cudaGraphNode_t;
+struct cudaKernelNodeParams {
+  void* func;
+  dim3 gridDim, blockDim;
+  unsigned sharedMemBytes;
+  void **kernelParams, **extra;
+};
 typedef void (*cudaHostFn_t)(void*);
 struct CUevent_st;
 typedef CUevent_st* cudaEvent_t;
