@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
+import os
 import runpy
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from .mac import VARIABLE
 
 #: What is imported before activation, by the name of the order. Dynamo changes functions of torch when it is imported.
 ORDERS: dict[str, tuple[str, ...]] = {
@@ -23,6 +26,8 @@ _NATIVE = {"virtual": "cuda", "mps": "mps"}
 #: Operators that tests take for some that the Apple GPU lacks: it has had kernels for them since torch 2.14 or 2.15.
 LACKING = {"TORCHDEVICE_EMULATE_MPS_LACKS": "heaviside,heaviside_,take,_linalg_eigh"}
 _EMULATION = {"mps": {"TORCHDEVICE_EMULATE_MPS": "1", **LACKING}}
+if VARIABLE in os.environ:
+    _EMULATION["mps"][VARIABLE] = "1"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from harness import CPU, MPS_FAITHFUL, ChildConfig, child, in_every_order
+from harness.mac import VARIABLE
 from torch import nn
 
 import torchdevice_cuda
@@ -42,6 +43,16 @@ def test_the_devices_properties() -> None:
 @on_mps
 def test_the_accelerator_is_cuda() -> None:
     assert torch.accelerator.current_accelerator().type == "cuda"
+
+
+@child(MPS_FAITHFUL.within(**{VARIABLE: "1"}))
+def test_the_driver_without_a_library_as_on_a_mac() -> None:
+    assert torchdevice_cuda.driver().native is None
+    storage = torch.ones(4, device="cuda").untyped_storage()
+    storage.resize_(32)
+    assert storage.nbytes() == 32
+    generator = torch.Generator("cuda").manual_seed(3)
+    assert torch.rand(2, device="cuda", generator=generator).tolist() != torch.rand(2, device="cuda").tolist()
 
 
 @child(*in_every_order(MPS_FAITHFUL))

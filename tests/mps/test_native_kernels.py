@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from harness import BOTH_POLICIES, MPS, MPS_FAITHFUL, child
+from harness.mac import VARIABLE
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
@@ -209,6 +211,7 @@ def _gelu(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 @child(MPS)
+@pytest.mark.skipif(VARIABLE in os.environ, reason="on a Mac inductor writes Metal code (test_metal_codegen.py)")
 def test_compiled_by_inductor() -> None:
     x, y = torch.randn(3, 4, device="cuda", requires_grad=True), torch.randn(4, 5, device="cuda")
     out = torch.compile(_gelu, fullgraph=True)(x, y)

@@ -155,7 +155,7 @@ def metal() -> Iterator[list[str]]:
     import torch._inductor.compile_fx as compiling
 
     emulated = compiling.compile_fx
-    compiling.compile_fx = emulated.__wrapped__  # type: ignore[attr-defined]
+    compiling.compile_fx = getattr(emulated, "__wrapped__", emulated)
     try:
         yield sources
     finally:
