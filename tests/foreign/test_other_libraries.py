@@ -10,6 +10,8 @@ import pytest
 import torch
 from harness import CPU, MPS, VIRTUAL, child
 
+import torchdevice_cuda
+
 kept: list[tempfile.TemporaryDirectory[str]] = []
 
 
@@ -69,13 +71,23 @@ def test_a_torchvision_for_another_torch_says_so() -> None:
         import torchvision  # noqa: F401
 
 
-@child(CPU)
+@child(CPU, VIRTUAL)
 def test_warp_names_the_reason() -> None:
     runtime = (
         "class Runtime:\n    def get_device(self, ident=None):\n        return ['cpu'][{'cpu': 0}.get(ident, 1)]\n"
     )
+    # What warp does with a device of torch's: it looks among the GPUs that it has found itself.
+    from_torch = (
+        "def device_from_torch(device):\n    return [][device.index] if device.type == 'cuda' else 'cpu'\n"
+        "def from_torch(tensor):\n    return device_from_torch(tensor.device)\n"
+    )
     write_package(
-        {"warp/__init__.py": "from ._src import context", "warp/_src/__init__.py": "", "warp/_src/context.py": runtime},
+        {
+            "warp/__init__.py": "from ._src import context\nfrom ._src.torch import device_from_torch, from_torch",
+            "warp/_src/__init__.py": "",
+            "warp/_src/context.py": runtime,
+            "warp/_src/torch.py": from_torch,
+        },
     )
     import warp
 
@@ -84,3 +96,9 @@ def test_warp_names_the_reason() -> None:
         warp.context.Runtime().get_device("cuda:0")
     with pytest.raises(IndexError):
         warp.context.Runtime().get_device("tpu")
+    assert warp.from_torch(torch.zeros(1)) == "cpu"
+    with pytest.raises(RuntimeError, match="warp has no device 'cuda:0': it needs a real NVIDIA GPU"):
+        warp.device_from_torch(torch.device("cuda:0"))
+    if torchdevice_cuda.activation.driver().name == "virtual":
+        with pytest.raises(RuntimeError, match="warp has no device 'cuda:0': it needs a real NVIDIA GPU"):
+            warp.from_torch(torch.zeros(1, device="cuda"))

@@ -77,28 +77,42 @@ def torchvision(context: Context) -> None:
     context.editor.on_undo(context.when_imported("torchvision.extension", context.editor.later(check)))
 
 
-@patch("warp.<runtime>.get_device", traits=Trait.SUBSTITUTE)
+@patch("warp.<runtime>.get_device", "warp.<torch>.device_from_torch", traits=Trait.SUBSTITUTE)
 def warp(context: Context) -> None:
     """Warp talks to NVIDIA's driver itself; asked for a GPU, it fails with an IndexError or an invalid identifier."""
 
-    def refuse(module: ModuleType) -> None:
+    def refuse(ident: Any, find: Callable[[], Any]) -> Any:
+        try:
+            return find()
+        except (AttributeError, IndexError, ValueError, RuntimeError) as error:
+            if "cuda" not in str(ident):
+                raise
+            raise RuntimeError(
+                f"warp has no device {str(ident)!r}: it needs a real NVIDIA GPU, and the one that torch.cuda shows "
+                f"is emulated ({error}). Use device='cpu'; warp.from_torch takes tensors of the CPU"
+            ) from None
+
+    def replace_runtime(module: ModuleType) -> None:
         kind = module.Runtime
         original = kind.get_device
         if original.__module__ == __name__:  # one module under both names
             return
 
         def get_device(self: Any, ident: Any = None) -> Any:
-            try:
-                return original(self, ident)
-            except (IndexError, ValueError, RuntimeError) as error:
-                if "cuda" not in str(ident):
-                    raise
-                raise RuntimeError(
-                    f"warp has no device {str(ident)!r}: it needs a real NVIDIA GPU, and the one that torch.cuda shows "
-                    f"is emulated ({error}). Use device='cpu'; warp.from_torch takes tensors of the CPU"
-                ) from None
+            return refuse(ident, lambda: original(self, ident))
 
         context.editor.set(kind, "get_device", get_device, target="warp.<runtime>.get_device")
 
-    for name in ("warp._src.context", "warp.context"):  # the first since warp 1.10
-        context.editor.on_undo(context.when_imported(name, context.editor.later(refuse)))
+    def replace_torch(module: ModuleType) -> None:
+        original = module.device_from_torch
+        if original.__module__ == __name__:
+            return
+
+        def device_from_torch(torch_device: Any) -> Any:
+            return refuse(torch_device, lambda: original(torch_device))
+
+        context.editor.set(module, "device_from_torch", device_from_torch, target="warp.<torch>.device_from_torch")
+
+    for folder in ("warp._src", "warp"):  # the first since warp 1.10
+        for name, replace in (("context", replace_runtime), ("torch", replace_torch)):
+            context.editor.on_undo(context.when_imported(f"{folder}.{name}", context.editor.later(replace)))
