@@ -65,9 +65,9 @@ class Row:
     refused: str = ""
 
 
-def read_rows() -> list[Row]:
-    """Return the table."""
-    with open(HERE / "rows.toml", "rb") as file:
+def read_rows(path: Path) -> list[Row]:
+    """Return the programs of a file."""
+    with path.open("rb") as file:
         suites = tomllib.load(file)
     rows = []
     for name, table in suites.items():
@@ -105,9 +105,9 @@ class Runner:
             folder = self._fetch(row.suite) / row.folder
             begin = time.monotonic()
             said = self._build(row, folder)
-            found["build"] = round(time.monotonic() - begin, 1)
             kinds = dict(_KERNEL.findall(said))
             found |= {kind: sum(value == kind for value in kinds.values()) for kind in ("loops", "fibers")}
+            found["build"] = round(time.monotonic() - begin, 1)
             begin = time.monotonic()
             self._check(row, folder)
             found["seconds"] = round(time.monotonic() - begin, 1)
@@ -219,13 +219,14 @@ def main() -> int:
     """Run the rows that are asked for."""
     parser = argparse.ArgumentParser(prog="tools/programs", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", help="programs; all by default")
+    parser.add_argument("--rows", type=Path, default=HERE / "rows.toml", help="the file of the programs")
     parser.add_argument("--work", type=Path, required=True, help="a folder outside of this repository's sources")
     parser.add_argument("--mirror", default="", help="where clones are, with {owner} and {name}")
     parser.add_argument("--seconds", type=int, default=300, help="limit of one step")
     parser.add_argument("--again", action="store_true", help="run rows that have a result")
     parser.add_argument("--table", action="store_true", help="print the table only")
     arguments = parser.parse_args()
-    rows, runner = read_rows(), Runner(arguments)
+    rows, runner = read_rows(arguments.rows), Runner(arguments)
     unknown = set(arguments.names) - {row.name for row in rows}
     if unknown:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
