@@ -151,6 +151,16 @@ def test_pytorchs_headers_export_none_of_its_names(tmp_path: Path) -> None:
     assert [name for name in of_pytorch if "::on_host::" not in name] == []
 
 
+def test_values_are_read_as_another_type(tmp_path: Path) -> None:
+    source = tmp_path / "pun.cu"
+    source.write_text(
+        "#include <cstdio>\n__global__ void k(int* bits, float* value) { *bits = 0; *value = 1; bits[1] = *bits; }\n"
+        'int main() { int room[2]; k<<<1, 1>>>(room, (float*)room); printf("%x", room[1]); }\n'
+    )
+    assert nvcc.main(["-O3", str(source), "-o", str(tmp_path / "pun")]) == 0
+    assert subprocess.run([str(tmp_path / "pun")], capture_output=True, text=True, check=True).stdout == "3f800000"
+
+
 def test_every_missing_header_is_named_with_its_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "own.h").write_text("#include <cusparse.h>\n")
     source = tmp_path / "needs.cu"

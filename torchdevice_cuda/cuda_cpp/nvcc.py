@@ -279,7 +279,14 @@ def compile_translated(text: str, command: flags.Command, translated: Path, word
 
 def shape() -> list[str]:
     """Return the flags for all generated code. With checks, every memory access calls a function of ours."""
-    return [*native(), *QUIET, "-fPIC", *([*_CHECKED, f"-fdebug-prefix-map={os.getcwd()}=."] if checked() else [])]
+    # Kernels read values of one type as another, registers of PTX above all; nvcc's code does what they expect.
+    return [
+        *native(),
+        *QUIET,
+        "-fPIC",
+        "-fno-strict-aliasing",
+        *([*_CHECKED, f"-fdebug-prefix-map={os.getcwd()}=."] if checked() else []),
+    ]
 
 
 def standard(words: list[str]) -> list[str]:
