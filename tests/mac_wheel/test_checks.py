@@ -28,6 +28,8 @@ import wheels  # noqa: E402
 from ours import Use  # noqa: E402
 from torch_facts import TorchFacts  # noqa: E402
 
+from torchdevice_cuda.native import toolchain  # noqa: E402
+
 STUB = "def _mps_two(a, b): ...\ndef _mps_none(): ...\n"
 EVENT = "class Event:\n    def __init__(self, enable_timing=False): ...\n    def record(self): ...\n"
 TABLE = [re.compile(r"\w_mps not (implemented|ready) for "), re.compile(r"Trying to convert \w+ to MPS")]
@@ -228,3 +230,9 @@ def test_symbols_that_nobody_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     torch = wheel(tmp_path, "torch-2.13.0", {f"torch/lib/{name}.dylib": planted for name in compiling.LIBRARIES})
     needed = {"_malloc", "__ZN2at3addEv", "__ZN2at3mulEv", "_PyErr_Occurred", "__ZNSt3__14coutE", "__ZTVSt9exception"}
     assert compiling.lacking(needed | {"__ZN2at4goneEv", "_PyErr_Gone"}, torch, []) == {"__ZN2at4goneEv", "_PyErr_Gone"}
+
+
+def test_linker_flags_for_a_mac() -> None:
+    flags = toolchain.link_flags("library.so", with_torch=False, system="Darwin")
+    assert "-Wl,-install_name,@rpath/library.so" in flags
+    assert not [flag for flag in flags if "soname" in flag or "torch" in flag]

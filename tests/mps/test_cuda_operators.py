@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from harness import MPS, MPS_FAITHFUL, VIRTUAL, child
 from torch import nn
+from torch.nn import functional
 
 from torchdevice_cuda._compat import torch_release
 
@@ -259,3 +260,12 @@ def test_products_with_another_result_type(name: str) -> list[Any]:
         _typed(name, [half] * (count - 1) + [wide], wide),
         _typed(name, [torch.bfloat16] * (count - 2) + [half] * 2, wide),
     ]
+
+
+@child(MPS_FAITHFUL, MPS, as_in=VIRTUAL)
+def test_an_operator_that_is_unsafe_to_autocast() -> list[str]:
+    x, y = torch.full((4,), 0.5, device="cuda"), torch.ones(4, device="cuda")
+    with torch.autocast("cuda"), pytest.raises(RuntimeError, match="unsafe to autocast") as refused:
+        functional.binary_cross_entropy(x, y)
+    with torch.autocast("cuda", enabled=False):
+        return [str(refused.value), str(functional.binary_cross_entropy(x, y).dtype)]

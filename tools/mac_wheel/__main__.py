@@ -1,12 +1,13 @@
 """Compare our code's assumptions about a Mac with the wheels for macOS, on any machine.
 
-    python tools/mac_wheel [--json FILE] [--newest] [--torch VERSION ...] [--native]          # needs ".[mac]"
+    python tools/mac_wheel [--json FILE] [--newest] [--every] [--torch VERSION ...] [--native]          # needs ".[mac]"
 
 The wheels of torch (the newest that was reviewed, the oldest that we support, the one that is installed here), mlx and
 pyobjc are asked of pip and kept in the user's cache. Where they cannot be had it says so in one line and ends well.
 What is compared is in ``checks.py``; texts that look like refusals and are none are in ``reviewed.txt``, with reasons.
-``--newest`` and ``--torch`` add releases, which differ in what they refuse. ``--native`` also compiles the native part
-for macOS, which takes minutes. The exit status is 1 if anything differs.
+``--newest``, ``--every`` (each supported release) and ``--torch`` add releases, which differ in what they have and
+refuse. ``--native`` also compiles and links the native part for macOS, which takes minutes. The exit status is 1 if
+anything differs.
 """
 
 from __future__ import annotations
@@ -86,12 +87,15 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
-    parser.add_argument("--native", action="store_true", help="also compile the native part for macOS; minutes")
+    parser.add_argument("--native", action="store_true", help="also compile and link the native part; minutes")
     parser.add_argument("--torch", nargs="+", default=[], metavar="VERSION", help="further releases of torch")
     parser.add_argument("--newest", action="store_true", help="also the newest release that pip finds")
+    parser.add_argument("--every", action="store_true", help="every supported release; about 100 MB each")
     options = parser.parse_args()
     newest = "torch" if options.newest else RECENT
-    requirements = [newest, RECENT, OLDEST, INSTALLED, *(f"torch=={version}" for version in options.torch), *OTHERS]
+    every = range(_compat.MINIMUM[1], _compat.NEWEST_KNOWN[1] + 1) if options.every else ()
+    versions = [*options.torch, *(f"{_compat.NEWEST_KNOWN[0]}.{minor}.0" for minor in every)]
+    requirements = [newest, RECENT, OLDEST, INSTALLED, *(f"torch=={version}" for version in versions), *OTHERS]
     found, missing = have(requirements, settings.cache_dir() / "mac-wheels")
     if missing:
         print(f"mac_wheel: nothing was checked, the wheels for macOS cannot be had: {missing}")

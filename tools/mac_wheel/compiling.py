@@ -1,4 +1,4 @@
-"""The native part, compiled for a Mac on any machine; whether all that it takes from elsewhere is there."""
+"""The native part, compiled and linked for a Mac on any machine; whether all that it takes from elsewhere is there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from checks import Result
@@ -30,36 +30,53 @@ _OF_THE_COMPILER = re.compile(r"__Z(N|NK|T[ISV]N?)St|__Z(dl|da|nw|na)|___dso_han
 PATIENCE_S = 1800
 
 
-def compiled(wheel: Wheel, others: Iterable[Wheel]) -> Result:
-    """Every unit compiles against a wheel's headers, and torch, the system or Python has what the objects lack."""
+def compiled(wheel: Wheel, others: Iterable[Wheel], kinds: Sequence[str] = ("cuda", parts.CALLS)) -> Result:
+    """Every unit compiles against a wheel's headers, each part links, and torch, the system or Python has the rest."""
     check = "the native part for macOS"
     if importlib.util.find_spec("ziglang") is None:
         return Result(check, str(wheel), 0, ["ziglang is not installed; pip install -e '.[mac-native]'"])
+    wrong: list[str] = []
+    objects: list[Library] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wheel.unpack(folder, "torch/include/", YAML)
         torch = toolchain.Torch(folder / "torch", str(wheel.version), cxx11_abi=False)
-        wrong: list[str] = []
-        objects: list[Library] = []
-        units = {name: unit for part in parts.parts_of("cuda").values() for name, unit in part.units.items()}
         contract_tables.write_tables(folder)
-        for unit, made in units.items():
-            source, out = folder / f"{unit}.cpp", folder / f"{unit}.o"
-            source.write_text(compilation.write_unit("cuda", made, folder / YAML), encoding="utf-8")
-            flags = [*toolchain.compile_flags("cuda", torch), *toolchain.compile_paths(torch, folder), *_QUICK]
-            command = [sys.executable, "-m", "ziglang", "c++", "-target", _TARGET, *flags]
-            done = subprocess.run(
-                [*command, "-c", str(source), "-o", str(out)], capture_output=True, text=True, timeout=PATIENCE_S
-            )
-            if done.returncode:
-                errors = [line for line in done.stderr.splitlines() if " error: " in line or line.startswith("error:")]
-                wrong += [f"{unit}: {line}" for line in errors[:5] or [done.stderr[-300:]]]
-            else:
-                objects.append(Library(out))
+        for kind in kinds:
+            for part, content in parts.parts_of(kind).items():
+                made = {unit: _object(kind, unit, content.units[unit], torch, folder) for unit in content.units}
+                failed = [f"{unit}: {line}" for unit, (_, errors) in made.items() for line in errors]
+                wrong += failed or _linked(parts.name_library(kind, part), [out for out, _ in made.values()], folder)
+                objects += [Library(out) for out, errors in made.values() if not errors]
     defined = {symbol for one in objects for symbol in one.exported}
     needed = {symbol for one in objects for symbol in one.undefined} - defined
     wrong += sorted(f"nobody has {symbol}" for symbol in lacking(needed, wheel, others))
     return Result(check, str(wheel), len(needed), wrong)
+
+
+def _object(kind: str, name: str, unit: parts.Unit, torch: toolchain.Torch, folder: Path) -> tuple[Path, list[str]]:
+    """Compile one unit; return the object file and the errors."""
+    source, out = folder / f"{kind}-{name}.cpp", folder / f"{kind}-{name}.o"
+    source.write_text(compilation.write_unit(kind, unit, folder / YAML), encoding="utf-8")
+    flags = [*toolchain.compile_flags(kind, torch), *toolchain.compile_paths(torch, folder), *_QUICK]
+    return out, _errors([*flags, "-c", str(source), "-o", str(out)])
+
+
+def _linked(library: str, objects: Sequence[Path], folder: Path) -> list[str]:
+    """Link a part; return the errors. Symbols of others are looked up when it is loaded, and by `lacking` here."""
+    flags = toolchain.link_flags(library, with_torch=False, system="Darwin")
+    errors = _errors([*map(str, objects), *flags, "-o", str(folder / f"{library}.dylib")])
+    return [f"{library}: {line}" for line in errors]
+
+
+def _errors(words: Sequence[str]) -> list[str]:
+    """Run zig's compiler for macOS; return what it says if it fails."""
+    command = [sys.executable, "-m", "ziglang", "c++", "-target", _TARGET, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    if not done.returncode:
+        return []
+    errors = [line for line in done.stderr.splitlines() if "error:" in line]
+    return errors[:5] or [done.stderr[-300:]]
 
 
 def lacking(needed: set[str], wheel: Wheel, others: Iterable[Wheel]) -> set[str]:

@@ -200,10 +200,15 @@ def compile_paths(torch: Torch, scratch: Path) -> list[str]:
 _EXPORTS = "{ global: PyInit_*; torchdevice_*; *10hostdevice*; local: *; };\n"
 
 
-def link_flags(name: str, scratch: Path | None = None, *, with_torch: bool = True) -> list[str]:
-    """Return the linker flags other than paths. Parts find the core by its `name`, in any folder."""
+def link_flags(
+    name: str, scratch: Path | None = None, *, with_torch: bool = True, system: str | None = None
+) -> list[str]:
+    """Return the linker flags other than paths, for this system or another one.
+
+    Parts find the core by its `name`, in any folder.
+    """
     libraries = _TORCH_LIBRARIES if with_torch else ()
-    if platform.system() == "Darwin":
+    if (system or platform.system()) == "Darwin":
         # Symbols of the interpreter are resolved when the library is loaded.
         own = [f"-Wl,-install_name,@rpath/{name}", "-undefined", "dynamic_lookup"]
     else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.amp import GradScaler, autocast_mode
@@ -40,6 +40,14 @@ FLOAT32_RESULT = (
     "linalg_matrix_norm.str_ord sum sum.dim_IntList"
 ).split()
 PROMOTE = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add stack cat".split()
+REFUSED = ["binary_cross_entropy"]
+_UNSAFE = (
+    "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
+    "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
+    "In this case, combine the two layers using torch.nn.functional.binary_cross_entropy_with_logits\n"
+    "or torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are\n"
+    "safe to autocast."
+)
 
 # torch's own functions, for kernels: they are hot
 _is_on, _dtype_of = torch._C.is_autocast_enabled, torch._C.get_autocast_dtype
@@ -214,6 +222,10 @@ def _promote(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torc
     return _lower(op, args, kwargs, _widest((*args, *kwargs.values())))
 
 
+def _refuse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torch.dtype) -> NoReturn:
+    raise RuntimeError(_UNSAFE)
+
+
 #: ``rule(operator, args, kwargs, lower precision)``
 Rule = Callable[[Any, tuple[Any, ...], dict[str, Any], torch.dtype], Any]
 RULES: dict[str, tuple[list[str], Rule]] = {
@@ -221,6 +233,7 @@ RULES: dict[str, tuple[list[str], Rule]] = {
     "float32": (FLOAT32, _float32),
     "float32 result": (FLOAT32_RESULT, _float32_result),
     "promote": (PROMOTE, _promote),
+    "refused": (REFUSED, _refuse),
 }
 
 
