@@ -13,7 +13,8 @@ namespace thrust {
 #pragma GCC visibility push(hidden)
 namespace host_cuda_detail {
 
-// What iterators have that go by a place: `Self` says what is there (`at`).
+// What iterators have that go by a place: `Self` says what is there (`at`), and how far apart two begin if they begin
+// at other iterators (`begins_after`).
 template <class Self, class Value, class Reference>
 struct Placed {
   using iterator_category = std::random_access_iterator_tag;
@@ -62,25 +63,28 @@ struct Placed {
     return *this + -n;
   }
   std::ptrdiff_t operator-(const Placed& other) const {
-    return place - other.place;
+    return place - other.place + self().begins_after(other.self());
+  }
+  std::ptrdiff_t begins_after(const Self&) const {
+    return 0;
   }
   bool operator==(const Placed& other) const {
-    return place == other.place;
+    return *this - other == 0;
   }
   bool operator!=(const Placed& other) const {
-    return place != other.place;
+    return *this - other != 0;
   }
   bool operator<(const Placed& other) const {
-    return place < other.place;
+    return *this - other < 0;
   }
   bool operator>(const Placed& other) const {
-    return place > other.place;
+    return *this - other > 0;
   }
   bool operator<=(const Placed& other) const {
-    return place <= other.place;
+    return *this - other <= 0;
   }
   bool operator>=(const Placed& other) const {
-    return place >= other.place;
+    return *this - other >= 0;
   }
 
  private:
@@ -153,6 +157,9 @@ struct transform_iterator
   decltype(auto) at(std::ptrdiff_t i) const {
     return function(base[i]);
   }
+  std::ptrdiff_t begins_after(const transform_iterator& other) const {
+    return base - other.base;
+  }
 };
 template <class F, class It>
 transform_iterator<F, It> make_transform_iterator(It base, F function) {
@@ -168,6 +175,9 @@ struct permutation_iterator
   permutation_iterator(It b, Index i) : base(b), index(i) {}
   decltype(auto) at(std::ptrdiff_t i) const {
     return base[static_cast<std::ptrdiff_t>(index[i])];
+  }
+  std::ptrdiff_t begins_after(const permutation_iterator& other) const {
+    return index - other.index;
   }
 };
 template <class It, class Index>
@@ -187,6 +197,9 @@ struct zip_iterator<std::tuple<It...>>
   std::tuple<host_cuda_detail::ReferenceOf<It>...> at(std::ptrdiff_t i) const {
     return std::apply(
         [i](const auto&... b) { return std::tuple<host_cuda_detail::ReferenceOf<It>...>(b[i]...); }, bases);
+  }
+  std::ptrdiff_t begins_after(const zip_iterator& other) const {
+    return std::get<0>(bases) - std::get<0>(other.bases);
   }
 };
 template <class... It>
