@@ -214,3 +214,31 @@ def test_lanes_that_do_not_come_end_a_split_kernel() -> None:
     with pytest.raises(RuntimeError, match="unspecified launch failure"):
         kernel(block=(32, 1, 1), args=[x])
         torch.cuda.synchronize()
+
+
+ENDING = r"""
+#include <cstdio>
+__global__ void first_lanes(int* x, int n) {
+  if (threadIdx.x < n) x[threadIdx.x] = __shfl_up_sync(0xffffffff, threadIdx.x, 1);
+}
+int main() {
+  int x[32] = {};
+  first_lanes<<<1, 32>>>(x, 20);
+  printf("%d %s\n", x[19], cudaGetErrorName(cudaDeviceSynchronize()));
+}
+"""
+
+
+def test_loops_advise_fibers_where_lanes_end_instead_of_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU lets the others go on when a lane ends; loops do not know that it will."""
+    (tmp_path / "ending.cu").write_text(ENDING)
+    printed = {}
+    for fibers in ("0", "1"):
+        monkeypatch.setenv("TORCHDEVICE_KERNEL_FIBERS", fibers)
+        assert nvcc.main(["-O0", str(tmp_path / "ending.cu"), "-o", str(tmp_path / fibers)]) == 0
+        printed[fibers] = subprocess.run([str(tmp_path / fibers)], capture_output=True, text=True, check=True)
+    assert printed["0"].stdout == "0 cudaErrorLaunchFailure\n"
+    assert "if they end instead, compile it with TORCHDEVICE_KERNEL_FIBERS=1" in printed["0"].stderr
+    assert (printed["1"].stdout, printed["1"].stderr) == ("18 cudaSuccess\n", "")

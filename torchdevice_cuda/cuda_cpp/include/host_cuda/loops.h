@@ -221,7 +221,10 @@ class Shuffle {
     if (!(mask >> lane(i) & 1))
       worker_.fail(cudaErrorLaunchFailure, where, "%s: the mask 0x%08x does not name the calling thread", what, mask);
     if (mask & ~arrived_[i / 32] & worker_.live_lanes(rank / 32))
-      worker_.fail(cudaErrorLaunchFailure, where, "waits in %s for threads that do not come", what);
+      worker_.fail(
+          cudaErrorLaunchFailure, where,
+          "waits in %s for threads that do not come; if they end instead, compile it with TORCHDEVICE_KERNEL_FIBERS=1",
+          what);
   }
 
   Worker& worker_;
