@@ -56,7 +56,7 @@ def test_a_virtual_gpu_says_so() -> None:
 
 
 def test_memory_is_chosen_or_the_profiles() -> None:
-    t4 = gpus.GPUS["t4"].memory
+    t4 = gpus.find("t4").memory
     assert host.chosen_memory(settings.Settings()) is None
     assert host.chosen_memory(settings.Settings(memory=5)) == 5
     assert host.chosen_memory(settings.Settings(gpu="t4")) == t4

@@ -20,7 +20,7 @@ from torchdevice_cuda.drivers.mps import driver as module
 from torchdevice_cuda.drivers.mps import emulated_streams, metal
 from torchdevice_cuda.drivers.mps.driver import MpsDriver, offer
 from torchdevice_cuda.drivers.traits import Trait
-from torchdevice_cuda.native import build
+from torchdevice_cuda.native import build, half
 
 GIB = 1 << 30
 PLAIN = Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.PARTIAL | Trait.UNSHARED | Trait.RACING_COPIES
@@ -216,11 +216,14 @@ def test_an_emulated_gpu_has_the_memory_that_was_chosen(monkeypatch: pytest.Monk
 def test_emulating_puts_the_device_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     native, done = object(), []
     monkeypatch.setattr(build, "load", lambda kind, build: done.append((kind, build)) or native)
+    monkeypatch.setattr(build, "origin", lambda kind: types.SimpleNamespace(notes="the notes"))
+    monkeypatch.setattr(half, "settle", lambda *said: done.append(said))
     monkeypatch.setattr(module, "install", lambda *said: done.append(said))
     monkeypatch.setattr(emulated_streams, "complete", lambda: done.append("streams"))
     monkeypatch.setattr(torch._C, "_mps_is_available", lambda: done.append("Metal is up"), raising=False)
     assert module.emulate(GIB, False) is native  # type: ignore[comparison-overlap]
-    assert done == [("mps", False), (native, "emulated Apple GPU", [GIB]), "streams", "Metal is up"]
+    installed = (native, "emulated Apple GPU", [GIB])
+    assert done == [("mps", False), (native, "the notes"), installed, "streams", "Metal is up"]
     assert module._log.name == "torchdevice_cuda"
 
 

@@ -89,7 +89,7 @@ def test_the_compiled_device_is_told_which_gpu_it_is(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(half, "settle", lambda *said: settled.append(said))
     driver, native = made(monkeypatch)
     driver.prepare()
-    h200 = gpus.GPUS["h200"]
+    h200 = gpus.find("h200")
     assert native.told == [("set_multiprocessors", h200.multiprocessors, 2048), ("set_capability", 9, 0, 91003)]
     assert settled == [(native, "the notes")]
     driver, native = made(monkeypatch, gpu="t4", capability=(8, 6))

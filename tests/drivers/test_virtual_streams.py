@@ -89,7 +89,7 @@ def test_streams_that_sleep() -> None:
     try:
         made.sleep(-5, 0)
         assert made.query(one, 0) is True
-        made.sleep(gpus.GPUS["a100-80"].clock_mhz * 400_000, 0)  # tenths of a second
+        made.sleep(gpus.find("a100-80").clock_mhz * 400_000, 0)  # tenths of a second
         assert made.query(one, 0) is False
         assert made.query(0, 0) is True
         begin = time.monotonic()
@@ -97,7 +97,7 @@ def test_streams_that_sleep() -> None:
         assert time.monotonic() - begin < 0.3
         made.synchronize(one, 0)
         assert 0.05 < time.monotonic() - begin < 3
-        made.sleep(gpus.GPUS["a100-80"].clock_mhz * 20_000, 0)
+        made.sleep(gpus.find("a100-80").clock_mhz * 20_000, 0)
         made.synchronize_device(0)
         assert made.query(one, 0) is True
     finally:
@@ -162,7 +162,7 @@ def test_events() -> None:
 def test_the_time_between_events() -> None:
     made = streams()
     start = recorded(made)
-    made.sleep(gpus.GPUS["a100-80"].clock_mhz * 300_000, 0)
+    made.sleep(gpus.find("a100-80").clock_mhz * 300_000, 0)
     end, waiting = recorded(made), made.new(0)
     assert made.query_event(end) is False
     made.wait(end, waiting, 0)
@@ -249,7 +249,7 @@ def test_the_compiled_device_is_told_what_gpu_it_is() -> None:
         driver.__dict__["_module"] = module
         driver.prepare()
     major, minor, patch = cudnn_version(torch.__version__)
-    a100 = gpus.GPUS["a100-80"]
+    a100 = gpus.find("a100-80")
     assert told == [(a100.multiprocessors, 2048), (8, 0, int(f"{major}{minor:02}{patch:02}"))]
 
 
