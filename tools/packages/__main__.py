@@ -117,6 +117,8 @@ class Run:
         try:
             self._made.mkdir(parents=True, exist_ok=True)
             self._fetch()
+            for lock in self._made.rglob("lock"):
+                lock.unlink()  # of a build that was killed: the next would wait for it
             begin = time.monotonic()
             self._build()
             seconds = time.monotonic() - begin
@@ -195,6 +197,7 @@ class Run:
         # One compiler at a time: a package that starts one for each core may need more memory than there is.
         paths = os.pathsep.join(map(str, (self._source / self._row.folder, self._made, ROOT)))
         own = {"PYTHONPATH": paths, "MAX_JOBS": "1", "FORCE_CUDA": "1", "TORCHDEVICE_KERNEL_OPTIMIZATION": "0"}
+        own["TORCH_EXTENSIONS_DIR"] = str(self._made / "extensions")
         environment = {**os.environ, **own, **self._row.environment}
         with open(self._made / "output.txt", "w+", encoding="utf-8", errors="replace") as output:
             process = subprocess.Popen(
