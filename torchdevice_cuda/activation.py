@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _compat, drivers, report, settings, shadow, threads, translate
 from ._version import __version__
-from .drivers.mps import macos
 from .drivers.selection import select, select_after
 from .drivers.unavailable import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
 from .importing import finder
@@ -224,6 +223,8 @@ def _failure(error: Exception) -> Exception:
 
 
 def _too_old(version: str) -> str:
+    from .drivers.mps import macos  # for errors only
+
     needed = ".".join(map(str, _compat.MINIMUM))
     words = f"torch {version} is too old for torchdevice_cuda {__version__}, which needs torch {needed} or newer"
     return f"{words}; {macos.describe_intel(None)}" if macos.is_intel_mac() else words

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
-from torchdevice_cuda.cuda_cpp import nvcc
+from harness.cuda_programs import GROUPS, run_text
 
 
 def _run(folder: Path, text: str) -> str:
-    head = "#include <cooperative_groups.h>\n#include <cstdio>\nnamespace cg = cooperative_groups;\n"
-    (folder / "program.cu").write_text(head + text)
-    assert nvcc.main(["-O0", str(folder / "program.cu"), "-o", str(folder / "program")]) == 0
-    done = subprocess.run([str(folder / "program")], capture_output=True, text=True, timeout=60, check=True)
+    done = run_text(folder, GROUPS + text)
     assert done.stderr == ""
     return done.stdout
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from harness import CPU, VIRTUAL, ChildConfig, outcome
-
-from torchdevice_cuda.cuda_cpp import nvcc
+from harness.cuda_programs import GROUPS, run_text
 
 _SUM = """
 __global__ void add_up(float* x, float* out, int n) {
@@ -29,10 +28,7 @@ __global__ void add_up(float* x, float* out, int n) {
 
 
 def _run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
-    head = "#include <cooperative_groups.h>\n#include <cstdio>\nnamespace cg = cooperative_groups;\n"
-    (folder / "program.cu").write_text(head + text)
-    assert nvcc.main(["-O0", str(folder / "program.cu"), "-o", str(folder / "program")]) == 0
-    return subprocess.run([str(folder / "program")], capture_output=True, text=True, timeout=60, check=True)
+    return run_text(folder, GROUPS + text)
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from harness.cuda_programs import compile_and_run
 
 from torchdevice_cuda.cuda_cpp import barriers, nvcc, translation
 
 
 def _run(folder: Path, *words: str) -> str:
-    program = folder / "program"
-    assert nvcc.main(["-O0", *words, "-o", str(program)]) == 0
-    return subprocess.run([str(program)], capture_output=True, text=True, timeout=60, check=True).stdout
+    return compile_and_run(folder, *words).stdout
 
 
 def test_sources_of_c_and_cpp_are_the_host_compilers(tmp_path: Path) -> None:

@@ -6,23 +6,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from harness.cuda_programs import GROUPS, run_text
 
-from torchdevice_cuda.cuda_cpp import nvcc
-
-_HEAD = """#include <cooperative_groups.h>
-#include <cuda/barrier>
+_HEAD = f"""{GROUPS}#include <cuda/barrier>
 #include <cuda/pipeline>
 #include <cuda_pipeline.h>
-#include <cstdio>
-namespace cg = cooperative_groups;
 using barrier = cuda::barrier<cuda::thread_scope_block>;
 """
 
 
 def _run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
-    (folder / "program.cu").write_text(_HEAD + text)
-    assert nvcc.main(["-O0", str(folder / "program.cu"), "-o", str(folder / "program")]) == 0
-    return subprocess.run([str(folder / "program")], capture_output=True, text=True, timeout=60, check=True)
+    return run_text(folder, _HEAD + text)
 
 
 REVERSED = """
