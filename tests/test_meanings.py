@@ -43,6 +43,7 @@ CHANGED: dict[str, Any] = {
     "triton": "interpreted",
     "compile": "triton",
     "stand_ins": ("xformers",),
+    "check_streams": "error",
 }
 ACTING = [option.field for option in settings.OPTIONS if not option.chooses_driver]
 PAIRS = [(field, driver) for field in ACTING for driver in settings.DRIVERS]
@@ -237,9 +238,21 @@ def stand_ins() -> None:
     assert importlib.util.find_spec("xformers") is not None
 
 
+def check_streams() -> None:
+    import torch
+
+    import torchdevice_cuda
+
+    written = torch.zeros(4, device="cuda")
+    with pytest.raises(torchdevice_cuda.StreamRaceError), torch.cuda.stream(torch.cuda.Stream()):
+        written.add_(1)
+    torch.cuda.synchronize()  # others reuse the memory
+
+
 PROBES: dict[str, Callable[[], None]] = {
     **{probe.__name__: probe for probe in (identity, float64, devices, memory, capability, name, log_level)},
     **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusal_cache, nvidia_smi, hide_from, triton)},
+    "check_streams": check_streams,
     "stand_ins": stand_ins,
     "policy": redirects,
     "allow_redirects": redirects,
