@@ -16,6 +16,7 @@
 #include "runtime/checkpoints.h"
 #include "runtime/failure.h"
 #include "runtime/generator.h"
+#include "runtime/observer.h"
 #include "runtime/segments.h"
 
 namespace hostdevice {
@@ -24,19 +25,9 @@ namespace {
 using c10::IValue;
 using torch::jit::Stack;
 
-// Return the device that a call computes on.
-c10::DeviceIndex device_of_call(const OperatorInfo& f, c10::ArrayRef<IValue> arguments) {
-  c10::DeviceIndex index = -1;
-  for (const auto i : f.interesting) {
-    each_tensor(arguments[i], f.args[i].kind, [&](const at::Tensor& t) {
-      if (index < 0 && is_device_tensor(t)) index = t.device().index();
-    });
-    if (index < 0 && f.args[i].kind == Kind::Device && arguments[i].isDevice() &&
-        arguments[i].toDevice().type() == kType)
-      index = resolve(arguments[i].toDevice().index());
-  }
-  return index < 0 ? t_current_device : index;
-}
+// The functions that were replaced (recorded.h).
+Record g_next = nullptr;
+RecordWork g_next_work = nullptr;
 
 // Whether a call does work on the device, rather than read or change a tensor's shape.
 bool computes(const c10::OperatorHandle& op, const OperatorInfo& f) {
@@ -65,14 +56,15 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
     static_cast<Recording&>(*capture).call(op, f, keys, index, stack);
     return;
   }
-  DeviceWork launch;
-  if (is_profiled() && f.launches) launch.begin(op.schema().name(), index);
-  const InNode whole;
-  op.redispatchBoxed(keys, stack);
+  g_next(op, keys, stack);
 }
 
 void record_work(const char* name, c10::DeviceIndex index, const std::function<void()>& work) {
   const auto capture = current_capture(index);
+  if (!capture) {
+    g_next_work(name, index, work);
+    return;
+  }
   CapturedAllocations allocations;
   {
     const InNode whole;
@@ -80,7 +72,7 @@ void record_work(const char* name, c10::DeviceIndex index, const std::function<v
     const auto restore = c10::make_scope_exit([&] { t_captured = saved; });
     work();
   }
-  if (capture) static_cast<Recording&>(*capture).add_with_memory(name, index, work, true, std::move(allocations));
+  static_cast<Recording&>(*capture).add_with_memory(name, index, work, true, std::move(allocations));
 }
 
 GeneratorImpl& impl_of(const at::Generator& generator) {
@@ -90,8 +82,8 @@ GeneratorImpl& impl_of(const at::Generator& generator) {
 }  // namespace
 
 void install_recording() {
-  g_record = &record;
-  g_record_work = &record_work;
+  g_next = std::exchange(g_record, &record);
+  g_next_work = std::exchange(g_record_work, &record_work);
 }
 
 // ---- recording -----------------------------------------------------------------------------------------------------
@@ -237,6 +229,7 @@ void Graph::leave_capture() {
 void Graph::end() {
   const auto ended = c10::make_scope_exit([&] { recording_.reset(); });
   const auto left = c10::make_scope_exit([&] { leave_capture(); });
+  capture_ = recording_->id();
   end_capture(*recording_);
   nodes_ = recording_->take_nodes();
   for (const auto& node : nodes_) addresses_.insert(addresses_.end(), node.addresses().begin(), node.addresses().end());
@@ -262,6 +255,7 @@ void Graph::replay() {
   const c10::impl::ExcludeDispatchKeyGuard below(excluded);
   const InNode whole;
   const auto device = c10::make_scope_exit([saved = t_current_device] { t_current_device = saved; });
+  observe([&](StreamObserver& o) { o.launch_graph(capture_, stream_state(device_, current_stream(device_))); });
   GraphLaunch launch(device_);
   for (const auto& node : nodes_) {
     if (is_profiled()) {
@@ -283,6 +277,7 @@ void Graph::abandon() {
 
 void Graph::reset() {
   if (recording_) return;  // the capture continues, as on CUDA
+  if (captured_) observe([&](StreamObserver& o) { o.destroy_graph(capture_); });
   nodes_.clear();
   addresses_.clear();
   captured_ = false;

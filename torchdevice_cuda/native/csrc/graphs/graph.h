@@ -99,6 +99,7 @@ class Graph {
   c10::DeviceIndex device_ = 0;
   PoolId pool_{0, 0};
   bool holds_pool_ = false, captured_ = false;
+  CaptureId capture_ = 0;  // the capture that it was made by
   std::mutex replaying_;
   std::vector<Node> nodes_;
   std::vector<const void*> addresses_;  // of memory that does not belong to the graph

@@ -62,7 +62,7 @@ int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void
   mark_used();
   mark_context(t_current_device);
   if (C10_UNLIKELY(is_lost(t_current_device))) return failure_code(t_current_device);
-  if (may_be_captured()) {
+  if (is_intercepted()) {
     if (const auto capture = capture_of(state_of(stream))) {
       capture->add(name, t_current_device, [held, run] { run(held.get()); }, true);
       return 0;

@@ -13,6 +13,7 @@
 #include "runtime/device.h"
 #include "runtime/failure.h"
 #include "runtime/gpu_trace.h"
+#include "runtime/observer.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -50,8 +51,9 @@ void raise_alerts(const OperatorInfo& f, const Stack& stack, size_t base, c10::D
   const auto holds = [&](const auto* row) { return !row->holds || row->holds(stack, base); };
   if (f.nondeterministic && at::globalContext().deterministicAlgorithms() && holds(f.nondeterministic))
     at::globalContext().alertNotDeterministic(f.nondeterministic->caller);
-  if (f.waiting && (is_sync_debug_on() || was_ever_busy() || get_gpu_trace() || has_captures() || g_failed.load()) &&
-      holds(f.waiting)) {
+  const bool matters =
+      is_sync_debug_on() || was_ever_busy() || get_gpu_trace() || has_captures() || is_observed() || g_failed.load();
+  if (f.waiting && matters && holds(f.waiting)) {
     check_sync_debug();
     synchronize_current_stream(index);
   }

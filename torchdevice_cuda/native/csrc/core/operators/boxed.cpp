@@ -139,7 +139,7 @@ C10_NOINLINE void begin_launch(
 
 void run(const c10::OperatorHandle& op, const OperatorInfo& f, DispatchKey target, Stack* stack) {
   check_fork();
-  if (kIsCuda && may_be_captured() && !f.is_view) {
+  if (kIsCuda && is_intercepted() && !f.is_view) {
     g_record(op, DispatchKeySet(device_key(target)), stack);
     return;
   }
@@ -347,9 +347,6 @@ struct BoxedKernel final : c10::OperatorKernel {
 
 }  // namespace
 
-Record g_record = nullptr;
-RecordWork g_record_work = nullptr;
-
 // Metadata of operators without a kernel object. The lock protects the table; its entries never change.
 const OperatorInfo& get_operator_info(const c10::OperatorHandle& op) {
   static std::shared_mutex mutex;
@@ -373,7 +370,7 @@ torch::CppFunction boxed_kernel(DispatchKey target) {
 void change_list(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const char* kernel = nullptr;
   DeviceWork launch;
-  if (is_profiled() && !may_be_captured() && !DeviceWork::is_in_progress()) {
+  if (is_profiled() && !is_intercepted() && !DeviceWork::is_in_progress()) {
     const OperatorInfo& f = get_operator_info(op);
     const size_t base = stack->size() - f.args.size();
     kernel = list_kernel(f, *stack, base);

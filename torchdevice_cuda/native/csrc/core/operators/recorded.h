@@ -20,17 +20,18 @@
 
 namespace hostdevice {
 
-// Calls the operator's kernel at `key`, and records the call if its stream is capturing. Set by the graphs, a higher
-// layer.
+// Handles an intercepted call: calls the operator's kernel at `key`, as one piece of work. A part that intercepts calls
+// replaces this function, and passes the calls that it does not handle to the function that it replaced: graphs record
+// the calls of streams that are capturing.
 using Record = void (*)(const c10::OperatorHandle& op, c10::DispatchKeySet key, torch::jit::Stack* stack);
 extern Record g_record;
 
-// Does work outside of operators that writes into newly allocated memory; records it while a graph is captured.
+// Handles intercepted work outside of operators, which writes into newly allocated memory.
 using RecordWork = void (*)(const char* name, c10::DeviceIndex device, const std::function<void()>& work);
 extern RecordWork g_record_work;
 template <class F>
 void work_on_device(const char* name, c10::DeviceIndex device, const F& work) {
-  if (may_be_captured()) {
+  if (is_intercepted()) {
     g_record_work(name, device, work);
     return;
   }
@@ -39,6 +40,10 @@ void work_on_device(const char* name, c10::DeviceIndex device, const F& work) {
   if (is_profiled()) launch.begin(name, device);
   work();
 }
+
+struct OperatorInfo;
+// Return the device that a call computes on.
+c10::DeviceIndex device_of_call(const OperatorInfo& f, c10::ArrayRef<c10::IValue> arguments);
 
 // Return the device of a call: that of its first device tensor, or the current one.
 inline c10::DeviceIndex find_launch_device() {
@@ -85,7 +90,7 @@ struct Recorded<F, kComparesItself, R(A...)> {
       (arguments.emplace_back(a), ...);
       compare_devices(op, arguments);
     }
-    if (may_be_captured()) {
+    if (is_intercepted()) {
       return c10::impl::BoxedKernelWrapper<R(A...)>::call(
           c10::BoxedKernel::makeFromFunction<&record>(), op, c10::DispatchKeySet(key), std::forward<A>(a)...);
     }

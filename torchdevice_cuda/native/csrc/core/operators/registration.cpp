@@ -176,7 +176,7 @@ struct RecordedBoxedKernel final : c10::OperatorKernel {
     const size_t count = op.schema().arguments().size();
     const auto arguments = torch::jit::last(*stack, count);
     if (C10_UNLIKELY(are_on_several_devices(arguments))) compare_devices(op, Stack(arguments.begin(), arguments.end()));
-    if (may_be_captured()) {
+    if (is_intercepted()) {
       g_record(op, DispatchKeySet(key_), stack);
       return;
     }

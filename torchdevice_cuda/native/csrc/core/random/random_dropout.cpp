@@ -9,6 +9,7 @@
 #include "operators/random.h"
 #include "operators/random_launch.h"
 #include "operators/recorded.h"
+#include "runtime/captured_allocations.h"
 
 namespace hostdevice {
 namespace {
@@ -180,7 +181,8 @@ AttentionMask draw_attention_mask(const Tensor& query, int64_t keys, double p, s
   const Tensor mask = empty_mask(query, keys);
   const int64_t numel = mask.numel();
   const auto on = query.device();
-  const bool captured = t_in_node || (may_be_captured() && current_capture(on.index()) != nullptr);
+  const bool captured =
+      t_captured.recording || t_captured.replaying || (has_captures() && current_capture(on.index()) != nullptr);
   const auto numbers = at::dtype(at::kLong).device(captured ? on : c10::Device(at::kCPU));
   const Tensor seed = at::empty({}, numbers), offset = at::empty({}, numbers);
   work_on_device(

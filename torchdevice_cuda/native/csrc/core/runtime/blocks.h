@@ -15,6 +15,7 @@
 
 #include "compat.h"
 #include "runtime/history.h"
+#include "runtime/observer.h"
 
 namespace hostdevice {
 
@@ -68,6 +69,9 @@ struct Block : BlockKey {
   // Return whether this block can merge with a neighbor, provided that this block is free.
   bool can_merge(const Block* neighbor) const {
     return neighbor != nullptr && neighbor->is_free() && neighbor->mapped == mapped;
+  }
+  ObservedBlock observed() const {
+    return {ptr, size, device, stream, pool, used_by};
   }
 };
 

@@ -12,6 +12,7 @@
 namespace hostdevice {
 
 std::atomic<int> g_captures{0};
+std::atomic<int> g_interceptors{0};
 thread_local bool t_in_node = false;
 
 namespace {
@@ -130,6 +131,7 @@ struct Captures {
     c->streams_[c->origin_];
     c->origin_->capture.store(c->id_, std::memory_order_release);
     g_captures.fetch_add(1);
+    g_interceptors.fetch_add(1);
   }
 
   void end(Capture& c) {
@@ -143,6 +145,7 @@ struct Captures {
       if (stream != c.origin_ && done != clock.end()) joined = joined && end[stream] >= done->second;
     }
     g_captures.fetch_sub(1);
+    g_interceptors.fetch_sub(1);
     const auto kept = active.extract(c.id_);
     if (is_invalidated) throw_capture_error(CaptureError::Invalidated);
     if (!joined) throw_capture_error(CaptureError::Unjoined);

@@ -95,9 +95,11 @@ struct InNode {
   bool saved;
 };
 
-// Return whether a call must check if its stream is being captured.
-inline bool may_be_captured() {
-  return has_captures() && !t_in_node;
+// The captures in progress, and the parts that intercept every call (recorded.h).
+extern std::atomic<int> g_interceptors;
+// Return whether a call goes through `g_record`: its stream may be capturing, or a part intercepts all calls.
+inline bool is_intercepted() {
+  return C10_UNLIKELY(g_interceptors.load(std::memory_order_relaxed) != 0) && !t_in_node;
 }
 
 void begin_capture(const std::shared_ptr<Capture>& capture);

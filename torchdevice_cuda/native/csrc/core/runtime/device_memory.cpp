@@ -11,6 +11,7 @@
 #include "runtime/device.h"
 #include "runtime/host.h"
 #include "runtime/ipc.h"
+#include "runtime/observer.h"
 #include "runtime/published.h"
 #include "runtime/segments.h"
 #include "runtime/streams.h"
@@ -81,6 +82,7 @@ void DeviceMemory::mark_allocated(
   b->allocated = true;
   b->requested = bytes;
   addresses().set(b->ptr, b);
+  observe([&](StreamObserver& o) { o.allocate(b->observed()); });
   const size_t n = b->size;
   count(pool, [&](StatKind k) {
     stats_.allocation[k].increase(1);
@@ -257,6 +259,7 @@ void DeviceMemory::free_block(Block* b, const Context& context, Lock& lock) {
 }
 
 void DeviceMemory::mark_freed(Block* b, const Context& context) {
+  observe([&](StreamObserver& o) { o.free(b->observed()); });
   const size_t n = b->size;
   Pool& pool = *b->pool;
   count(pool, [&](StatKind k) {

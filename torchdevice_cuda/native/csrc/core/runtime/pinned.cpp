@@ -14,6 +14,7 @@
 #include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/failure.h"
+#include "runtime/observer.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -76,6 +77,7 @@ void delete_pinned(void* context) {
   if (it == p.live.end()) return;
   p.stats.allocation.decrease(1);
   p.stats.allocated_bytes.decrease(it->second.size);
+  observe([&](StreamObserver& o) { o.free_pinned(it->first, it->second.size); });
   const Use use = it->second;
   // Unmapping need not wait: a copy has finished when it returns, and only its simulated completion may be in the
   // future.
@@ -122,6 +124,7 @@ struct PinnedAllocator final : c10::Allocator {
       p.stats.reserved_bytes.increase(n);
     }
     p.live.emplace(at, Use{n, 0});
+    observe([&](StreamObserver& o) { o.allocate_pinned(at, n); });
     p.stats.allocation.increase(1);
     p.stats.allocated_bytes.increase(n);
     return {at, at, &delete_pinned, cpu()};
@@ -178,11 +181,15 @@ void register_pinned(void* pointer, size_t bytes) {
   auto& p = pinned();
   std::lock_guard<std::mutex> lock(p.mutex);
   p.registered[static_cast<char*>(pointer)] = bytes;
+  observe([&](StreamObserver& o) { o.allocate_pinned(static_cast<char*>(pointer), bytes); });
 }
 void unregister_pinned(void* pointer) {
   auto& p = pinned();
   std::lock_guard<std::mutex> lock(p.mutex);
-  p.registered.erase(static_cast<char*>(pointer));
+  const auto found = p.registered.find(static_cast<char*>(pointer));
+  if (found == p.registered.end()) return;
+  observe([&](StreamObserver& o) { o.free_pinned(found->first, found->second); });
+  p.registered.erase(found);
 }
 void set_pinned_limits(size_t max_rounded, size_t max_cached) {
   auto& p = pinned();

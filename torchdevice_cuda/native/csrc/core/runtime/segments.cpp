@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "runtime/host.h"
+#include "runtime/observer.h"
 
 namespace hostdevice {
 
@@ -55,6 +56,7 @@ char* map_segment(size_t size) {
 
 void unmap_segment(char* base, size_t size) {
   record_released(base, size);
+  observe([&](StreamObserver& o) { o.unmap(base, size); });
   munmap(base, size);
 }
 

@@ -12,6 +12,7 @@
 #include "runtime/captures.h"
 #include "runtime/failure.h"
 #include "runtime/gpu_trace.h"
+#include "runtime/observer.h"
 
 namespace hostdevice {
 namespace {
@@ -75,6 +76,14 @@ void report_pool_creation(DeviceStreams& all) {
 }
 uintptr_t handle_of(const StreamState& stream) {
   return static_cast<uintptr_t>(stream_handle(stream.device, stream.id));
+}
+
+template <class State, class F>
+bool query_observed(const State& state, F is_done) {
+  observe([&](StreamObserver& o) { o.begin_query(state); });
+  const bool done = is_done();
+  observe([&](StreamObserver& o) { o.end_query(state, done); });
+  return done;
 }
 
 }  // namespace
@@ -151,7 +160,7 @@ bool query_stream(const StreamState& stream) {
   const RuntimeCall call("cudaStreamQuery", &stream);
   refuse_waiting_for(stream);
   check_before_wait(stream.device);
-  return stream_idle(stream);
+  return is_observed() ? query_observed(stream, [&] { return stream_idle(stream); }) : stream_idle(stream);
 }
 
 void synchronize_stream(const StreamState& stream) {
@@ -160,6 +169,7 @@ void synchronize_stream(const StreamState& stream) {
   refuse_waiting_for(stream);
   check_before_wait(stream.device);
   report(&TraceVTable::trace_gpu_stream_synchronization, handle_of(stream));
+  observe([&](StreamObserver& o) { o.synchronize(stream); });
   wait_until(stream.ready_ns.load());
 }
 
@@ -169,6 +179,7 @@ void synchronize_event(const EventState& event) {
   refuse_event_query(event);
   check_before_wait(event.device.load());
   report(&TraceVTable::trace_gpu_event_synchronization, to_address(&event));
+  observe([&](StreamObserver& o) { o.synchronize(event); });
   wait_until(event.time_ns.load());
 }
 
@@ -187,6 +198,7 @@ void synchronize_device(c10::DeviceIndex device) {
   refuse_waiting_for_device(device);
   check_before_wait(device);
   report(&TraceVTable::trace_gpu_device_synchronization);
+  observe([&](StreamObserver& o) { o.synchronize(device); });
   if (g_before_synchronizing) g_before_synchronizing();
   if (!g_ever_slept.load(std::memory_order_acquire)) return;
   auto& all = streams_of(device);
@@ -227,7 +239,7 @@ int64_t keep_busy(StreamState& stream, int64_t ns) {
 void synchronize_current_stream(c10::DeviceIndex device) {
   if (has_captures()) refuse_waiting_for(stream_state(device, current_stream(device)));
   check_before_wait(device);
-  if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed) && !get_gpu_trace())) return;
+  if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed) && !get_gpu_trace() && !is_observed())) return;
   synchronize_stream(stream_state(device, current_stream(device)));
 }
 
@@ -259,6 +271,7 @@ void event_record(EventState& event, StreamState& stream) {
   call.records(event);
   mark_context(stream.device);
   check_before_launch(stream.device);
+  observe([&](StreamObserver& o) { o.record_event(event, stream); });
   event.device.store(stream.device, std::memory_order_relaxed);
   if (has_captures() || event.capture.load(std::memory_order_relaxed)) record_captured(event, stream);
   if (event.time_ns.load(std::memory_order_relaxed) < 0)
@@ -272,6 +285,7 @@ void event_block(const EventState& event, StreamState& stream) {
   check_before_launch(stream.device);
   RuntimeCall call("cudaStreamWaitEvent", &stream);
   call.waits_for(event);
+  observe([&](StreamObserver& o) { o.wait_for_event(stream, event); });
   if (has_captures() || event.capture.load(std::memory_order_relaxed)) wait_captured(event, stream);
   report(&TraceVTable::trace_gpu_event_wait, to_address(&event), handle_of(stream));
   const auto t = event.time_ns.load(std::memory_order_acquire);
@@ -281,6 +295,7 @@ void event_block(const EventState& event, StreamState& stream) {
 }
 
 void report_event_deletion(const EventState& event) {
+  observe([&](StreamObserver& o) { o.destroy_event(event); });
   if (event.time_ns.load() >= 0) report(&TraceVTable::trace_gpu_event_deletion, to_address(&event));
 }
 
@@ -288,7 +303,8 @@ bool query_event(const EventState& event) {
   const RuntimeCall call("cudaEventQuery");
   refuse_event_query(event);
   check_before_wait(event.device.load());
-  return event.time_ns.load(std::memory_order_acquire) <= now_ns();
+  const auto is_done = [&] { return event.time_ns.load(std::memory_order_acquire) <= now_ns(); };
+  return is_observed() ? query_observed(event, is_done) : is_done();
 }
 
 double event_elapsed_ms(const EventState& start, const EventState& end) {

@@ -1,0 +1,89 @@
+// Observers of streams, events and memory: parts that order work otherwise, or check its order.
+//
+// Without an observer, each call site costs one relaxed load. Observers are added once and never removed.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+#include <c10/macros/Macros.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace hostdevice {
+
+struct EventState;
+struct StreamState;
+
+// A block of device memory, with the streams that record_stream() named.
+struct ObservedBlock {
+  char* at;
+  size_t bytes;
+  c10::DeviceIndex device;
+  c10::StreamId stream;  // the stream that it is allocated on, and reused on
+  const void* pool;      // identifies the pool that it belongs to
+  const std::vector<c10::StreamId>& used_by;
+};
+
+class StreamObserver {
+ public:
+  virtual ~StreamObserver() = default;
+  StreamObserver() = default;
+  StreamObserver(const StreamObserver&) = delete;
+  StreamObserver& operator=(const StreamObserver&) = delete;
+
+  // Order between streams. Called before the call takes effect, and without a lock; also for streams that are
+  // capturing.
+  virtual void record_event(const EventState&, const StreamState&) {}
+  virtual void wait_for_event(const StreamState&, const EventState&) {}
+  virtual void destroy_event(const EventState&) {}
+
+  // The host waits; called before it does.
+  virtual void synchronize(const StreamState&) {}
+  virtual void synchronize(const EventState&) {}
+  virtual void synchronize(c10::DeviceIndex) {}
+  // The host queries whether work is done. Called before the answer is determined, and with an answer.
+  virtual void begin_query(const StreamState&) {}
+  virtual void begin_query(const EventState&) {}
+  virtual void end_query(const StreamState&, bool /*is_done*/) {}
+  virtual void end_query(const EventState&, bool /*is_done*/) {}
+
+  // Memory. The allocator's lock is held: neither allocate or free device or pinned memory, nor run Python.
+  virtual void allocate(const ObservedBlock&) {}
+  virtual void free(const ObservedBlock&) {}
+  // Memory is returned to the system, which waits for the device.
+  virtual void unmap(char* /*at*/, size_t /*bytes*/) {}
+  virtual void allocate_pinned(char* /*at*/, size_t /*bytes*/) {}
+  virtual void free_pinned(char* /*at*/, size_t /*bytes*/) {}
+
+  // Graphs, which are identified by the id of their capture (captures.h).
+  virtual void launch_graph(uint64_t /*capture*/, const StreamState&) {}
+  virtual void destroy_graph(uint64_t /*capture*/) {}
+};
+
+constexpr size_t kMaxObservers = 4;
+struct Observers {
+  std::array<std::atomic<StreamObserver*>, kMaxObservers> all{};
+  std::atomic<size_t> count{0};
+};
+extern Observers g_observers;
+
+// Add an observer, which must live until the process ends. Observers are called in the order of their addition.
+void add_observer(StreamObserver& observer);
+
+inline bool is_observed() {
+  return C10_UNLIKELY(g_observers.count.load(std::memory_order_relaxed) != 0);
+}
+
+// Call f with each observer.
+template <class F>
+void observe(F f) {
+  if (!is_observed()) return;
+  const auto count = g_observers.count.load(std::memory_order_acquire);
+  for (size_t i = 0; i < count; i++) f(*g_observers.all[i].load(std::memory_order_relaxed));
+}
+
+}  // namespace hostdevice
