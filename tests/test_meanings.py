@@ -43,6 +43,7 @@ CHANGED: dict[str, Any] = {
     "triton": "interpreted",
     "compile": "triton",
     "stand_ins": ("xformers",),
+    "streams": 0,
 }
 ACTING = [option.field for option in settings.OPTIONS if not option.chooses_driver]
 PAIRS = [(field, driver) for field in ACTING for driver in settings.DRIVERS]
@@ -237,10 +238,21 @@ def stand_ins() -> None:
     assert importlib.util.find_spec("xformers") is not None
 
 
+def streams() -> None:
+    import torch
+
+    copied = torch.zeros(4, pin_memory=True)
+    copied.copy_(torch.ones(4, device="cuda"), non_blocking=True)
+    assert copied.tolist() == [0] * 4
+    torch.cuda.synchronize()
+    assert copied.tolist() == [1] * 4
+
+
 PROBES: dict[str, Callable[[], None]] = {
     **{probe.__name__: probe for probe in (identity, float64, devices, memory, capability, name, log_level)},
     **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusal_cache, nvidia_smi, hide_from, triton)},
     "stand_ins": stand_ins,
+    "streams": streams,
     "policy": redirects,
     "allow_redirects": redirects,
 }
