@@ -4,8 +4,10 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 #include <c10/core/Stream.h>
 #include <c10/macros/Macros.h>
+#include <c10/util/ArrayRef.h>
 
 #include <array>
 #include <atomic>
@@ -28,6 +30,15 @@ struct ObservedBlock {
   const std::vector<c10::StreamId>& used_by;
 };
 
+// A tensor that work outside of operators accesses.
+struct ObservedAccess {
+  const void* at;
+  size_t bytes;
+  c10::ScalarType type;
+  c10::IntArrayRef sizes;
+  bool writes;
+};
+
 class StreamObserver {
  public:
   virtual ~StreamObserver() = default;
@@ -40,6 +51,9 @@ class StreamObserver {
   virtual void record_event(const EventState&, const StreamState&) {}
   virtual void wait_for_event(const StreamState&, const EventState&) {}
   virtual void destroy_event(const EventState&) {}
+
+  // Work outside of operators, on a stream of a process group: collectives.
+  virtual void run_work(const StreamState&, const char* /*name*/, const std::vector<ObservedAccess>&) {}
 
   // The host waits; called before it does.
   virtual void synchronize(const StreamState&) {}
