@@ -190,6 +190,19 @@ def collector() -> report.Collector:
     return _state.collector
 
 
+def check_streams(mode: str) -> None:
+    """Set the mode of checks of streams, which ``settings.check_streams`` begins with."""
+    if mode == races.OFF:
+        races.stop()
+        return
+    chosen = driver()
+    exception = settings.find_exception("check_streams", chosen.name)
+    if exception is not None:
+        raise ActivationError(f"--check-streams has no effect on the {chosen.name} driver: {exception.why}")
+    if chosen.native is not None:
+        races.start(chosen.native, mode, _list_hidden(sys.modules["torch"], "numpy"))
+
+
 def changes() -> list[Row]:
     """List the current changes of torch: target, file and reason; imports torch."""
     driver()
@@ -287,7 +300,7 @@ def _finish(state: _State, torch: ModuleType) -> None:
     _check_version(torch.__version__)
     chosen = _bring_up(state)
     if state.settings.check_streams != races.OFF and chosen.native is not None:
-        races.start(chosen.native, state.settings.check_streams, _list_hidden(torch))
+        races.start(chosen.native, state.settings.check_streams, _list_hidden(torch, "numpy"))
     counters = report.Counters() if state.counted else None
     state.patches = translate.apply(chosen, state.settings, finder.when_imported, counters)
     if counters is None:
@@ -306,9 +319,11 @@ def _collector(chosen: drivers.Driver, torch: ModuleType, counters: report.Count
     return report.Collector(about, counters, None if unseen else chosen.native, _list_hidden(torch))
 
 
-def _list_hidden(torch: ModuleType) -> list[str]:
-    """List prefixes of files whose lines are not the program's."""
-    folders = [str(Path(str(file)).parent) + "/" for file in (torch.__file__, __file__)]
+def _list_hidden(torch: ModuleType, *others: str) -> list[str]:
+    """List prefixes of files whose lines are not the program's: torch's, this package's and those of other packages."""
+    specs = (importlib.util.find_spec(name) for name in others)
+    files = [torch.__file__, __file__, *(spec.origin for spec in specs if spec is not None)]
+    folders = [str(Path(str(file)).parent) + "/" for file in files]
     return [*folders, "<frozen ", "<eval_with_key>"]
 
 

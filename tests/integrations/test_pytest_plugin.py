@@ -20,10 +20,10 @@ NAMED = () if INSTALLED else ("-p", PLUGIN)
 CHOSEN = ("--torchdevice", "--torchdevice-driver", "virtual", "--torchdevice-gpu", "h200", "--torchdevice-devices", "2")
 
 
-def suite(*options: str, **environment: str) -> Finished:
-    """Run pytest on the suite."""
+def suite(*options: str, file: str = "gpu_cases.py", **environment: str) -> Finished:
+    """Run pytest on a file of the suite."""
     common = (*NAMED, "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(SUITE), "-rs", "--strict-markers")
-    return run_forked("-m", "pytest", *common, *options, SUITE / "gpu_cases.py", environment=environment, check=False)
+    return run_forked("-m", "pytest", *common, *options, SUITE / file, environment=environment, check=False)
 
 
 def test_off_until_it_is_asked() -> None:
@@ -43,6 +43,21 @@ def test_tests_for_gpus_run(workers: str) -> None:
     peaks, _, left = done.out.partition("device memory that tests left behind")
     assert re.search(r"32\.00 MiB  .*::test_holds_much\n +4\.00 MiB  .*::test_computes\n +1\.00 MiB  ", peaks)
     assert re.findall(r"MiB  .*::(\w+)", left) == ["test_leaves_memory"]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize(
+    ("options", "failed"),
+    [
+        ((), ["test_with_the_mark"]),
+        (("--torchdevice-check-streams", "error"), ["test_with_the_mark", "test_with_the_option"]),
+    ],
+)
+def test_races_fail_tests(options: tuple[str, ...], failed: list[str]) -> None:
+    done = suite("--torchdevice", "--torchdevice-driver", "virtual", *options, "-rf", file="race_cases.py")
+    assert sorted(re.findall(r"^FAILED \S+::(\w+)", done.out, re.M)) == failed, done
+    assert done.out.count("StreamRaceError: Race between streams: ") == len(failed)
+    assert f"= {len(failed)} failed, {4 - len(failed)} passed" in done.out
 
 
 @pytest.mark.mps

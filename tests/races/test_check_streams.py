@@ -310,3 +310,58 @@ def test_operators_of_the_host_that_are_composites() -> None:
     assert torch.empty_like(host).shape == host.shape
     assert host.is_pinned()
     torch.cuda.synchronize()
+
+
+@child(CHECKED)
+def test_accesses_of_the_host_without_operators() -> None:
+    import torch
+
+    host = torch.zeros(SIZE).pin_memory()
+    array = host.numpy()
+    x = new()
+    host.copy_(x, non_blocking=True)
+    with race("memory access on the host", f"float32[{SIZE}]"):
+        array.sum()
+    host.copy_(x, non_blocking=True)
+    with race("reads"):
+        host.tolist()
+    torch.cuda.synchronize()
+    x.copy_(host, non_blocking=True)
+    assert array[0] == 1  # both read
+    with race("writes"):
+        array.fill(2)
+    torch.cuda.synchronize()
+    array[0] = 3
+    assert host[0] == 3
+
+
+@child(CHECKED)
+def test_copies_that_are_ordered_by_their_stream() -> None:
+    """Large enough for several threads, which copy into pages that the first copy has protected."""
+    import torch
+
+    x = torch.ones(1 << 20, device="cuda")
+    host = torch.empty(1 << 20, pin_memory=True)
+    for _ in range(2):
+        host.copy_(x, non_blocking=True)
+        x.copy_(host, non_blocking=True)
+        x.copy_(host)
+    host.copy_(x, non_blocking=True)
+    host.copy_(x)
+    assert host.sum() == 1 << 20
+
+
+@child(CHECKED)
+def test_other_faults_stay_fatal() -> None:
+    import os
+    import signal
+    import subprocess
+    import sys
+
+    code = (
+        "import torch, ctypes, torchdevice_cuda\n"
+        "host = torch.ones(4, device='cuda').to('cpu', non_blocking=True)\n"
+        "ctypes.string_at(8)"
+    )
+    command = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual", "--check-streams", "error", "-c", code]
+    assert subprocess.run(command, env=dict(os.environ), check=False).returncode == -signal.SIGSEGV

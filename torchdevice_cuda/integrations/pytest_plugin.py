@@ -20,6 +20,7 @@ _SETTINGS = (
     ("--torchdevice-devices", "devices"),
     ("--torchdevice-memory", "memory"),
     ("--torchdevice-policy", "policy"),
+    ("--torchdevice-check-streams", "check_streams"),
 )
 #: Tests that only NVIDIA's hardware can pass: those of kernels in CUDA C++, of speed.
 MARK = "needs_real_cuda"
@@ -81,7 +82,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     except (BuildError, settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
         words = str(error)
         for flag, field in _SETTINGS:
-            words = words.replace(f"--{field}=", f"{flag}=")
+            words = words.replace(f"{settings.BY_FIELD[field].flag}=", f"{flag}=")
         raise pytest.UsageError(f"--torchdevice: {words}") from error
     children.export(chosen, overrides)
 
@@ -109,13 +110,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", f"{MARK}(reason): only NVIDIA's hardware can pass it; skipped by --torchdevice and under the shim"
     )
+    config.addinivalue_line(
+        "markers",
+        "torchdevice_check_streams(mode): check this test for races, or not: off, warn, error (the default); only with "
+        "--torchdevice",
+    )
     if config.option.torchdevice:
         from .pytest_memory import Books
+        from .pytest_races import StreamChecks
 
         config.pluginmanager.register(
             Books(config.option.torchdevice_fail_on_fallback, config.option.torchdevice_memory_limit),
             "torchdevice-books",
         )
+        checks = StreamChecks(config.option.torchdevice_check_streams or "off")
+        config.pluginmanager.register(checks, "torchdevice-races")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

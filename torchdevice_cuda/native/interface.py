@@ -269,6 +269,9 @@ class Native(NativeMemory, Device, Protocol):
         Otherwise the type that it returns is raised later.
         """
 
+    def forget_races(self) -> None:
+        """Report pairs of lines again that were reported before."""
+
     # ---------------------------------------------------------------- profilers
     def is_profiled(self) -> bool:
         """Return whether the device's work is being profiled."""

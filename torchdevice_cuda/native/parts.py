@@ -232,7 +232,7 @@ _PARTS: dict[str, dict[str, Part]] = {
         "races": Part(
             _single("races", 20, "-O2"),
             "the detector of races between streams, the host and freed memory",
-            functions=("check_streams",),
+            functions=("check_streams", "forget_races"),
         ),
         "deferral": Part(
             {"deferral": Unit("-O1", ("deferral", "graphs/node.cpp"), seconds=25)},

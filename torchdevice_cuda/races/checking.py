@@ -40,6 +40,9 @@ class Device(Protocol):
         Otherwise the type that it returns is raised later.
         """
 
+    def forget_races(self) -> None:
+        """Report pairs of lines again that were reported before."""
+
 
 class _Checker:
     """The mode of this process, and its findings."""
@@ -51,6 +54,7 @@ class _Checker:
 
     def start(self, device: Device, hidden: Sequence[str]) -> None:
         if self._device is not None:
+            self._device.forget_races()
             return
         self._device = device
         # Captured calls go through the graphs' part, so it is first.
@@ -81,7 +85,10 @@ _checker = _Checker()
 
 
 def start(device: Device, mode: str, hidden: Sequence[str]) -> None:
-    """Check the order of accesses from now on; ``hidden`` are prefixes of files that are not the program's."""
+    """Check the order of accesses from now on; ``hidden`` are prefixes of files that are not the program's.
+
+    A later call sets another mode, and begins to report pairs of lines anew.
+    """
     _checker.start(device, hidden)
     _checker.mode = mode
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "bindings/module.h"
+#include "distributed/observed_work.h"
 #include "runtime/interpreter.h"
 
 namespace hostdevice {
@@ -56,11 +57,19 @@ class CarriedWork final : public c10d::Work {
         finish_(std::move(finish)),
         agreement_(std::move(agreement)),
         is_point_to_point_(is_point_to_point),
-        timed_(g_timed.load()) {
+        timed_(g_timed.load()),
+        observed_(outputs_) {
     if (timed_) start_ = Clock::now();
   }
 
   bool isCompleted() override {
+    const bool done = release_if_done();
+    if (done) observed_.note_completion();
+    return done;
+  }
+
+  // Return whether it is done; then it no longer counts as pending.
+  bool release_if_done() {
     for (const auto& part : parts_)
       if (!part->isCompleted()) return false;
     if (!exception()) run_finish();
@@ -96,6 +105,7 @@ class CarriedWork final : public c10d::Work {
       rethrow();
     }
     forget(kept);
+    observed_.block_current_stream();
     return true;
   }
 
@@ -208,6 +218,8 @@ class CarriedWork final : public c10d::Work {
       return;
     }
     forget(kept);
+    // Those who wait for the future wait for the streams that are current here.
+    observed_.block_current_stream();
     future->markCompleted(outputs_);
   }
 
@@ -240,6 +252,7 @@ class CarriedWork final : public c10d::Work {
   const AgreementPtr agreement_;
   const bool is_point_to_point_;
   const bool timed_;
+  const ObservedWork observed_;
   Clock::time_point start_;
   std::atomic<int64_t> ended_{0};
   std::once_flag finished_;
@@ -262,7 +275,7 @@ WorkPtr make_carried_work(
     p.works.insert(work);
   }
   // Release works that are done and were never waited for, because they hold tensors.
-  for (const auto& other : others) other->isCompleted();
+  for (const auto& other : others) static_cast<CarriedWork&>(*other).release_if_done();
   return work;
 }
 
@@ -297,7 +310,8 @@ size_t count_pending() {
     works.assign(p.works.begin(), p.works.end());
   }
   return static_cast<size_t>(std::count_if(works.begin(), works.end(), [](const WorkPtr& work) {
-    return !static_cast<CarriedWork&>(*work).is_point_to_point() && !work->isCompleted();
+    auto& carried = static_cast<CarriedWork&>(*work);
+    return !carried.is_point_to_point() && !carried.release_if_done();
   }));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string_view>
 #include <unordered_map>
@@ -15,6 +16,7 @@
 #include "operators/recorded.h"
 #include "operators/tensors.h"
 #include "races/detector.h"
+#include "races/pages.h"
 #include "runtime/pinned.h"
 
 namespace hostdevice {
@@ -75,16 +77,21 @@ void copy_between_devices(const Caller& caller, const at::Tensor& self, const at
   detector.order(to, from);
 }
 
-// A blocking copy synchronizes by itself, when it runs.
-void copy_with_host(const Caller& caller, const at::Tensor& self, const at::Tensor& src, bool non_blocking) {
+// A blocking copy synchronizes by itself, when it runs. Return the access of the host's memory that is still in flight
+// when the call returns.
+std::optional<NewAccess> copy_with_host(
+    const Caller& caller, const at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   auto& detector = Detector::get();
   const bool to_host = !is_device_tensor(self);
   const at::Tensor &host = to_host ? self : src, &own = to_host ? src : self;
   const auto& stream = current_state(own.device().index());
-  const bool is_direct = non_blocking && !needs_temporary(self, src) && is_pinned(host.storage().data());
-  if (is_direct) {
-    detector.begin_work(stream, caller, {access_of(own, !to_host), access_of(host, to_host)});
-    return;
+  if (!needs_temporary(self, src) && is_pinned(host.storage().data())) {
+    NewAccess on_host = access_of(host, to_host);
+    detector.begin_work(stream, caller, {access_of(own, !to_host), on_host});
+    unprotect_pages(on_host.layout.begin(), on_host.layout.end());
+    // Other memory that the program has registered may share its pages with something else.
+    const bool has_pages = owns_pages(host.storage().data());
+    return non_blocking && has_pages ? std::make_optional(std::move(on_host)) : std::nullopt;
   }
   if (!to_host) detector.access_on_host(caller, {access_of(host, false)});
   detector.begin_work(stream, caller, {access_of(own, !to_host)});
@@ -93,19 +100,20 @@ void copy_with_host(const Caller& caller, const at::Tensor& self, const at::Tens
     detector.synchronize(stream);
     detector.access_on_host(caller, {access_of(host, true)});
   }
+  return std::nullopt;
 }
 
-void check_copy(const Caller& caller, Arguments arguments) {
+std::optional<NewAccess> check_copy(const Caller& caller, Arguments arguments) {
   const at::Tensor &self = arguments[0].toTensor(), &src = arguments[1].toTensor();
-  if (self.numel() == 0) return;
+  if (self.numel() == 0) return std::nullopt;
   const bool to_host = !is_device_tensor(self), from_host = !is_device_tensor(src);
-  if (to_host || from_host)
-    copy_with_host(caller, self, src, arguments[2].toBool());
-  else if (self.device() != src.device())
+  if (to_host || from_host) return copy_with_host(caller, self, src, arguments[2].toBool());
+  if (self.device() != src.device())
     copy_between_devices(caller, self, src);
   else
     Detector::get().begin_work(
         current_state(self.device().index()), caller, {access_of(src, false), access_of(self, true)});
+  return std::nullopt;
 }
 
 // ---- other operators -----------------------------------------------------------------------------------------------
@@ -156,8 +164,9 @@ void check_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* 
   auto& detector = Detector::get();
   const bool is_captured = stream.capture.load() != 0;
   if (call.is_copy && !is_captured) {
-    check_copy(caller, arguments);
+    const auto in_flight = check_copy(caller, arguments);
     g_next(op, keys, stack);
+    if (in_flight) protect_pages(in_flight->layout, in_flight->writes);
     return;
   }
   ArgumentAccesses given = list_arguments(call, arguments);

@@ -22,7 +22,9 @@ bool Clock::join(const Clock& other) {
 
 Actor Clocks::find_actor(const StreamState& stream) {
   const auto [found, is_new] = actors_.try_emplace(&stream, static_cast<Actor>(streams_.size()));
-  if (is_new) streams_.push_back({&stream, stream.id == 0 ? 0 : ++counts_[stream.device], {}, 0});
+  if (is_new)
+    streams_.push_back(
+        {&stream, stream.id == 0 || stream.id == kCollectiveStream ? 0 : ++counts_[stream.device], {}, 0});
   return found->second;
 }
 

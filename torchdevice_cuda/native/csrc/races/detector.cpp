@@ -1,7 +1,10 @@
 #include "races/detector.h"
 
+#include <Python.h>
+
 #include <utility>
 
+#include "races/pages.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 
@@ -52,6 +55,13 @@ void Detector::continue_work(Epoch epoch, const Caller& caller, const std::vecto
   Lock lock(mutex_);
   add_accesses(main_, epoch, caller, accesses);
   report_new(lock);
+}
+
+void Detector::run_work(const StreamState& stream, const char* name, const std::vector<ObservedAccess>& accesses) {
+  std::vector<NewAccess> all;
+  for (const auto& a : accesses)
+    all.push_back({Layout(reinterpret_cast<uintptr_t>(a.at), a.bytes), a.writes, a.type, a.sizes.vec()});
+  begin_work(stream, find_caller(intern_name(name)), all);
 }
 
 void Detector::add_accesses(Order& order, Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses) {
@@ -106,7 +116,7 @@ void Detector::check_leftovers(Order& order, const Layout& layout, const AccessI
   }
 }
 
-void Detector::access_on_host(const Caller& caller, const std::vector<NewAccess>& accesses, bool can_raise) {
+void Detector::access_on_host(const Caller& caller, const std::vector<NewAccess>& accesses, Raises raises) {
   Lock lock(mutex_);
   for (const auto& access : accesses) {
     if (access.layout.is_empty()) continue;
@@ -117,12 +127,17 @@ void Detector::access_on_host(const Caller& caller, const std::vector<NewAccess>
       return false;
     });
   }
-  report_new(lock, can_raise);
+  if (!new_.empty()) drop_finished_host_accesses();
+  report_new(lock, raises);
 }
 
 bool Detector::may_be_in_flight(const Layout& layout) {
   if (!has_pinned_accesses()) return false;
   const Lock lock(mutex_);
+  return is_in_flight(layout);
+}
+
+bool Detector::is_in_flight(const Layout& layout) const {
   bool any = false;
   main_.pinned.each(layout.begin(), layout.end(), [&](const Access& access) {
     any = any || !main_.clocks.host().includes(access.epoch);
@@ -130,11 +145,33 @@ bool Detector::may_be_in_flight(const Layout& layout) {
   return any;
 }
 
+void Detector::watch_pages() {
+  g_access_to_page = [](uintptr_t address, bool writes) { get().access_page(address, writes); };
+}
+
+// The type of what the host accesses is unknown: name the tensor of the copy.
+void Detector::access_page(uintptr_t address, bool writes) {
+  NewAccess access{Layout(address, 1), writes, c10::ScalarType::Byte, {}};
+  {
+    const Lock lock(mutex_);
+    main_.pinned.each(address, address + 1, [&](const Access& earlier) {
+      access.type = earlier.info->type;
+      access.sizes = earlier.info->sizes;
+    });
+  }
+  // A thread of a library cannot run Python while the thread that waits for it has the interpreter.
+  const bool runs_python = PyGILState_GetThisThreadState() != nullptr;
+  static const std::string* const name = intern_name("memory access");
+  access_on_host(find_caller(name), {access}, runs_python ? Raises::Later : Raises::Never);
+}
+
 // ---- findings ------------------------------------------------------------------------------------------------------
 
 std::string Detector::name_stream(const StreamState& stream) {
   const int number = main_.clocks.of(main_.clocks.find_actor(stream)).number;
-  const std::string name = number == 0 ? "the default stream" : "stream " + std::to_string(number);
+  const std::string name = stream.id == kCollectiveStream ? "the stream of collectives"
+      : stream.id == 0                                    ? "the default stream"
+                                                          : "stream " + std::to_string(number);
   return device_count() > 1 ? name + " of cuda:" + std::to_string(stream.device) : name;
 }
 
@@ -154,11 +191,17 @@ void Detector::find(
   new_.push_back(std::move(finding));
 }
 
-void Detector::report_new(Lock& lock, bool can_raise) {
-  if (new_.empty()) return;
+void Detector::forget_findings() {
+  const Lock lock(mutex_);
+  reported_.clear();
+  new_.clear();
+}
+
+void Detector::report_new(Lock& lock, Raises raises) {
+  if (new_.empty() || raises == Raises::Never) return;
   const auto found = std::exchange(new_, {});
   lock.unlock();
-  for (const auto& finding : found) report(finding, can_raise);
+  for (const auto& finding : found) report(finding, raises == Raises::Now);
 }
 
 // ---- order ---------------------------------------------------------------------------------------------------------
@@ -216,6 +259,8 @@ void Detector::drop_finished_host_accesses() {
   if (main_.pinned.is_empty()) return;
   main_.pinned.erase_if([&](const Access& access) { return main_.clocks.host().includes(access.epoch); });
   has_pinned_.store(!main_.pinned.is_empty(), std::memory_order_release);
+  // The lock is held.
+  unprotect_idle_pages([](uintptr_t begin, uintptr_t end) { return get().is_in_flight(Layout(begin, end - begin)); });
 }
 
 }  // namespace hostdevice

@@ -50,6 +50,9 @@ struct Finding {
   bool waits_for_earlier_work = false;
 };
 
+// When a finding raises: at the call that completes it, in the thread's next Python code, or at the next call that can.
+enum class Raises : uint8_t { Now, Later, Never };
+
 class Detector final : public StreamObserver {
  public:
   static Detector& get();
@@ -59,8 +62,12 @@ class Detector final : public StreamObserver {
   // Work on a stream with these accesses; return its position, for more accesses of the same work.
   Epoch begin_work(const StreamState& stream, const Caller& caller, const std::vector<NewAccess>& accesses);
   void continue_work(Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses);
+  // Report pairs of lines again that were reported before.
+  void forget_findings();
+  // Compare accesses of the host to pages of copies in flight from now on.
+  void watch_pages();
   // Accesses of the host, at this moment.
-  void access_on_host(const Caller& caller, const std::vector<NewAccess>& accesses, bool can_raise = true);
+  void access_on_host(const Caller& caller, const std::vector<NewAccess>& accesses, Raises raises = Raises::Now);
   // Whether copies may be accessing any pinned memory; a relaxed answer.
   bool has_pinned_accesses() const {
     return has_pinned_.load(std::memory_order_relaxed);
@@ -83,6 +90,7 @@ class Detector final : public StreamObserver {
   void synchronize(c10::DeviceIndex device) override;
   void end_query(const StreamState& stream, bool is_done) override;
   void end_query(const EventState& event, bool is_done) override;
+  void run_work(const StreamState& stream, const char* name, const std::vector<ObservedAccess>& accesses) override;
   void begin_memory_call() override;
   void allocate(const ObservedBlock& block) override;
   void free(const ObservedBlock& block) override;
@@ -129,10 +137,12 @@ class Detector final : public StreamObserver {
   const Block* block_at(uintptr_t address) const;
   std::string name_stream(const StreamState& stream);
   void drop_finished_host_accesses();
+  bool is_in_flight(const Layout& layout) const;
+  void access_page(uintptr_t address, bool writes);
   // Return the graph of a capture; null if it has no work.
   Graph* find_graph(uint64_t capture);
   // Report new findings after the lock is released.
-  void report_new(Lock& lock, bool can_raise = true);
+  void report_new(Lock& lock, Raises raises = Raises::Now);
 
   std::mutex mutex_;
   Order main_;

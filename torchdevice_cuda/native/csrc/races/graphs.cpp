@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "races/detector.h"
+#include "races/pages.h"
 
 namespace hostdevice {
 
@@ -52,6 +53,7 @@ void Detector::launch_graph(uint64_t capture, const StreamState& stream) {
   const Epoch epoch = main_.clocks.begin_work(stream);
   for (const auto& [op, access] : graph->accesses) {
     caller.op = op;
+    unprotect_pages(access.layout.begin(), access.layout.end());
     add_accesses(main_, epoch, caller, {access});
   }
   report_new(lock);

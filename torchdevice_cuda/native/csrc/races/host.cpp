@@ -56,7 +56,7 @@ std::unique_ptr<at::ObserverContext> check_host(const at::RecordFunction& functi
   if (any_on_device) return nullptr;
   for (const auto& access : accesses)
     if (detector.may_be_in_flight(access.layout))
-      detector.access_on_host(find_caller(intern_name(name->name)), {access}, /*can_raise=*/false);
+      detector.access_on_host(find_caller(intern_name(name->name)), {access}, Raises::Later);
   return nullptr;
 }
 

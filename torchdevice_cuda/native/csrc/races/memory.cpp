@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "races/detector.h"
+#include "races/pages.h"
 
 namespace hostdevice {
 namespace {
@@ -48,7 +49,9 @@ void Detector::free_in(Order& order, const ObservedBlock& b, const Block& block)
   order.device.each(block.begin, block.end, [&](const Access& access) {
     if (next.includes(access.epoch)) return;
     const auto& user = *access.info->stream;
-    // Memory is not reused before the streams of record_stream() have reached this point.
+    // Memory is not reused before the streams of record_stream() have reached this point, nor while a collective uses
+    // it.
+    if (user.id == kCollectiveStream) return;
     if (user.device == b.device && std::find(b.used_by.begin(), b.used_by.end(), user.id) != b.used_by.end()) return;
     if (order.leftovers.size() >= kMostLeftovers) order.leftovers.erase(order.leftovers.begin());
     order.leftovers.push_back({access, block, memory_calls_, t_memory_site});
@@ -69,6 +72,7 @@ void Detector::free_pinned(char* at, size_t bytes) {
   const Lock lock(mutex_);
   const auto begin = reinterpret_cast<uintptr_t>(at);
   main_.pinned.erase(begin, begin + bytes);
+  unprotect_pages(begin, begin + bytes);
 }
 
 }  // namespace hostdevice

@@ -57,6 +57,7 @@ void start(const py::object& function) {
   if (!is_first) return;
   Detector::report = &call_python;
   add_observer(Detector::get());
+  Detector::get().watch_pages();
   intercept_calls();
   observe_host_operators();
 }
@@ -65,6 +66,7 @@ void begin(PyObject* module) {
   auto m = py::reinterpret_borrow<py::module_>(module);
   keep_types_of_errors();
   m.def("check_streams", &start, py::arg("report"));
+  m.def("forget_races", [] { Detector::get().forget_findings(); }, py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 #include <c10/core/Stream.h>
 #include <c10/macros/Macros.h>
+#include <c10/util/ArrayRef.h>
 
 #include <array>
 #include <atomic>
@@ -28,6 +30,15 @@ struct ObservedBlock {
   const std::vector<c10::StreamId>& used_by;
 };
 
+// A tensor that work outside of operators accesses.
+struct ObservedAccess {
+  const void* at;
+  size_t bytes;
+  c10::ScalarType type;
+  c10::IntArrayRef sizes;
+  bool writes;
+};
+
 class StreamObserver {
  public:
   virtual ~StreamObserver() = default;
@@ -44,6 +55,8 @@ class StreamObserver {
   // Other work is about to run on a stream than calls of operators, which are intercepted (recorded.h): compiled code,
   // collectives.
   virtual void begin_other_work(const StreamState&) {}
+  // Work outside of operators, on a stream of a process group: collectives.
+  virtual void run_work(const StreamState&, const char* /*name*/, const std::vector<ObservedAccess>&) {}
 
   // The host waits; called before it does.
   virtual void synchronize(const StreamState&) {}

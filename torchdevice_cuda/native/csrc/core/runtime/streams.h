@@ -35,6 +35,9 @@ struct EventState {
   std::atomic<uint64_t> capture{0};         // the capture that last recorded it
 };
 
+// The id of a stream that the program cannot name: that of a device's collectives.
+constexpr c10::StreamId kCollectiveStream = -2;
+
 constexpr int kStreamsPerPool = 32;
 constexpr int kLowestPriority = 0;
 constexpr int kHighestPriority = -3;
