@@ -44,6 +44,7 @@ CHANGED: dict[str, Any] = {
     "compile": "triton",
     "stand_ins": ("xformers",),
     "streams": 0,
+    "check_streams": "error",
 }
 ACTING = [option.field for option in settings.OPTIONS if not option.chooses_driver]
 PAIRS = [(field, driver) for field in ACTING for driver in settings.DRIVERS]
@@ -105,7 +106,7 @@ def acting(driver: str, fields: list[str], **others: Any) -> ChildConfig:
 
 
 #: Settings whose effects others would hide.
-APART = ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from", "triton"]
+APART = ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from", "triton", "streams"]
 #: Settings with tests of their own.
 ALONE = ["visible_devices", "report", "compile"]
 TOGETHER = [[field for field in ACTING if field not in APART + ALONE], APART]
@@ -248,9 +249,21 @@ def streams() -> None:
     assert copied.tolist() == [1] * 4
 
 
+def check_streams() -> None:
+    import torch
+
+    import torchdevice_cuda
+
+    written = torch.zeros(4, device="cuda")
+    with pytest.raises(torchdevice_cuda.StreamRaceError), torch.cuda.stream(torch.cuda.Stream()):
+        written.add_(1)
+    torch.cuda.synchronize()  # others reuse the memory
+
+
 PROBES: dict[str, Callable[[], None]] = {
     **{probe.__name__: probe for probe in (identity, float64, devices, memory, capability, name, log_level)},
     **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusal_cache, nvidia_smi, hide_from, triton)},
+    "check_streams": check_streams,
     "stand_ins": stand_ins,
     "streams": streams,
     "policy": redirects,

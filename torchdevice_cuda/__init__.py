@@ -18,8 +18,10 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .drivers import Driver
+    from .races import StreamRaceError as StreamRaceError
+    from .races import StreamRaceWarning as StreamRaceWarning
 
-__all__ = ["activate", "deactivate", "driver", "is_active"]
+__all__ = ["StreamRaceError", "StreamRaceWarning", "activate", "deactivate", "driver", "is_active"]
 
 
 def activate(**settings: Any) -> None:
@@ -48,6 +50,15 @@ def driver() -> Driver:
     from . import activation
 
     return activation.driver()
+
+
+def __getattr__(name: str) -> Any:
+    """Import what ``--check-streams`` raises and warns with, once it is used."""
+    if name not in ("StreamRaceError", "StreamRaceWarning"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import races
+
+    return getattr(races, name)
 
 
 def load_ipython_extension(shell: Any) -> None:

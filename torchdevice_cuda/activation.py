@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _compat, drivers, report, settings, shadow, threads, translate
+from . import _compat, drivers, races, report, settings, shadow, threads, translate
 from ._version import __version__
 from .drivers.selection import select, select_after
 from .drivers.unavailable import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
@@ -286,6 +286,8 @@ def _finish(state: _State, torch: ModuleType) -> None:
     """Apply the patches outside torch.cuda, which need a complete torch."""
     _check_version(torch.__version__)
     chosen = _bring_up(state)
+    if state.settings.check_streams != races.OFF and chosen.native is not None:
+        races.start(chosen.native, state.settings.check_streams, _list_hidden(torch))
     counters = report.Counters() if state.counted else None
     state.patches = translate.apply(chosen, state.settings, finder.when_imported, counters)
     if counters is None:
@@ -298,13 +300,16 @@ def _finish(state: _State, torch: ModuleType) -> None:
 def _collector(chosen: drivers.Driver, torch: ModuleType, counters: report.Counters | None) -> report.Collector:
     """Begin to count for a report."""
     unseen = chosen.unseen_by_reports
-    hidden = [str(Path(str(file)).parent) + "/" for file in (torch.__file__, __file__)]
     about = report.About(
         chosen.name, lambda: chosen.facts(0).name if chosen.device_count() else "", torch.__version__, unseen
     )
-    return report.Collector(
-        about, counters, None if unseen else chosen.native, [*hidden, "<frozen ", "<eval_with_key>"]
-    )
+    return report.Collector(about, counters, None if unseen else chosen.native, _list_hidden(torch))
+
+
+def _list_hidden(torch: ModuleType) -> list[str]:
+    """List prefixes of files whose lines are not the program's."""
+    folders = [str(Path(str(file)).parent) + "/" for file in (torch.__file__, __file__)]
+    return [*folders, "<frozen ", "<eval_with_key>"]
 
 
 def _serve_stand_ins(chosen: settings.Settings) -> Finder | None:
@@ -408,6 +413,7 @@ def _undo(state: _State) -> None:
         state.ending.write_now()
     elif state.collector is not None:
         state.collector.stop()
+    races.stop()
     if state.patches is not None:
         state.patches.undo()
     if state.stand_ins is not None:

@@ -87,8 +87,8 @@ def test_a_conv_net_needs_the_core_alone(tmp_path: Path) -> None:
 
 
 def test_every_part_is_needed_by_a_program_here() -> None:
-    # The report's is loaded with a report, that of deferred work with --streams.
-    assert set(NEEDING) | {"counting", "deferral"} == set(PARTS)
+    # Settings load these: a report, an order of streams, and checks of streams.
+    assert set(NEEDING) | {"counting", "deferral", "races"} == set(PARTS)
 
 
 @pytest.mark.parametrize("part", NEEDING)

@@ -5,7 +5,7 @@ A ``device`` is an index; a stream is identified by ``(device, id)``, a private 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -240,6 +240,9 @@ class Native(NativeMemory, Device, Protocol):
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy."""
 
+    def begin_other_work(self, device: int) -> None:
+        """Run what was issued to the current stream, before code that is no operator reads or writes the memory."""
+
     def start_deferral(self, seed: int) -> None:
         """Run work when something waits for it, in an order that the seed chooses; earlier work runs first."""
 
@@ -258,6 +261,16 @@ class Native(NativeMemory, Device, Protocol):
 
     def end_foreign_call(self, device: int, again: Callable[[], object] | None) -> None:
         """End the call; ``again`` repeats it in a replay, ``None`` if it failed."""
+
+    # -------------------------------------------------------------------- races
+    def find_lines(self, hidden: list[str]) -> None:
+        """Find the program's lines; files with these prefixes are not the program's."""
+
+    def check_streams(self, report: Callable[[Mapping[str, Any], bool], type[Exception] | None]) -> None:
+        """Compare all accesses of memory from now on, and call this for each race, with whether it may raise.
+
+        Otherwise the type that it returns is raised later.
+        """
 
     # ---------------------------------------------------------------- profilers
     def is_profiled(self) -> bool:

@@ -234,13 +234,18 @@ _PARTS: dict[str, dict[str, Part]] = {
             "work that runs when something waits for it, in an order chosen by a seed",
             functions=("start_deferral", "stop_deferral", "read_deferral_counts"),
         ),
+        "races": Part(
+            _single("races", 20, "-O2"),
+            "the detector of races between streams, the host and freed memory",
+            functions=("check_streams",),
+        ),
         "profiling": Part(
             _single("profiling", 14), "device events for PyTorch's profilers", functions=("describe_devices",)
         ),
         "counting": Part(
             _single("counting", 17),
             "counters of a report, by line of the program",
-            functions=("start_counting", "stop_counting", "is_counted", "read_counts"),
+            functions=("find_lines", "start_counting", "stop_counting", "is_counted", "read_counts"),
         ),
         "distributed": Part(
             _single("distributed", 30),

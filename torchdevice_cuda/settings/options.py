@@ -64,6 +64,7 @@ class Settings:
     hide_from: tuple[str, ...] = hidden.DEFAULT
     compile: str = "cpp"
     triton: str = "compiled"
+    check_streams: str = "off"
     stand_ins: tuple[str, ...] = ()
     #: the seed of an adversarial order; ``None``: work runs when it is issued
     streams: int | None = None
@@ -283,6 +284,18 @@ OPTIONS: tuple[Option, ...] = (
         *("compiled", "interpreted"),
         link="triton.md",
         exceptions={CUDA: Ignored("a GPU runs Triton kernels itself")},
+    ),
+    _choice(
+        "check_streams",
+        RUNNING,
+        "what to do about races: accesses of memory that no stream, event or wait orders",
+        *("off", "warn", "error"),
+        link="races.md",
+        exceptions={
+            CUDA: Refused("the order of work on a real GPU is not observed; run with --driver virtual"),
+            MPS: Refused("the order of work on an Apple GPU is not observed; run with --driver virtual"),
+            CPU: Refused("without a compiled device the order of work is not observed; run with --driver virtual"),
+        },
     ),
     Option(
         "stand_ins",

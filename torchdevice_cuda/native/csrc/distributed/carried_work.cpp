@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "bindings/module.h"
+#include "runtime/captures.h"
 #include "runtime/interpreter.h"
 
 namespace hostdevice {
@@ -160,6 +161,7 @@ class CarriedWork final : public c10d::Work {
     }
     if (!finish_) return;
     const WithoutInterpreter without;
+    const InNode at_once;  // what it computes is done when this work is
     std::call_once(finished_, finish_);
   }
 

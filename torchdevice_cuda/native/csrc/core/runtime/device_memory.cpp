@@ -33,6 +33,7 @@ DeviceMemory& memory_of(c10::DeviceIndex index) {
 Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   Context context = context_of_event();
   if (is_counted()) set_allocation_site(DeviceWork::site());
+  observe([](StreamObserver& o) { o.begin_memory_call(); });
   Lock lock(mutex_);
   if (C10_UNLIKELY(!pending_.empty())) return_idle_blocks(context, stream);
   const size_t size = options_.round(bytes);
@@ -236,12 +237,14 @@ bool DeviceMemory::comes_after_uses(const Block* b, c10::StreamId stream) const 
 void DeviceMemory::release(Block* b) {
   if (C10_UNLIKELY(!b->pool)) observe([&](StreamObserver& o) { o.begin_release(index_); });
   const Context context = context_of_free();
+  observe([](StreamObserver& o) { o.begin_memory_call(); });
   Lock lock(mutex_);
   free_block(b, context, lock);
 }
 
 bool DeviceMemory::release_at(char* address) {
   const Context context = context_of_free();
+  observe([](StreamObserver& o) { o.begin_memory_call(); });
   Lock lock(mutex_);
   Block* b = segment_at(address) ? addresses().block(address) : nullptr;
   if (!b || b->ptr != address || !b->allocated) return false;

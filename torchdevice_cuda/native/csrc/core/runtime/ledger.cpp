@@ -14,6 +14,8 @@ namespace hostdevice {
 
 Site (*g_find_site)() = nullptr;
 ForwardNode (*g_find_forward_node)() = nullptr;
+SourceLine (*g_describe_site)(Site) = nullptr;
+bool (*g_is_in_backward)() = nullptr;
 
 namespace {
 
@@ -99,6 +101,13 @@ struct Ledger {
   ForwardLine& forward(ForwardNode node) {
     return forwards[(node.number + node.thread * 0x9E3779B97F4A7C15ULL) % kForwards];
   }
+  // The first operator is the one that the node belongs to; others follow until the next node.
+  void note(ForwardNode node, Site site) {
+    if (!node.number) return;
+    if (forwards.empty()) forwards.assign(kForwards, {});
+    auto& known = forward(node);
+    if (known.node.number != node.number || known.node.thread != node.thread) known = {node, site};
+  }
 };
 Ledger& ledger() {
   static auto* all = new Ledger;  // leaked: threads outlive static destruction
@@ -166,10 +175,14 @@ void count_work(Counted kind, const std::string* name, Site site, int64_t ns, in
   if (!cell.calls++) cell.order = all.cells++;
   cell.ns += ns;
   cell.bytes += bytes;
-  if (!node.number) return;
-  // The first operator is the one that the node belongs to; others follow until the next node.
-  auto& known = all.forward(node);
-  if (known.node.number != node.number || known.node.thread != node.thread) known = {node, site};
+  all.note(node, site);
+}
+
+void note_forward(Site site) {
+  const ForwardNode node = g_find_forward_node ? g_find_forward_node() : ForwardNode{};
+  auto& all = ledger();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.note(node, site);
 }
 
 void set_allocation_site(Site site) {

@@ -37,6 +37,15 @@ struct ForwardNode {
 // Returns the node that the calling thread's current operator would get.
 extern ForwardNode (*g_find_forward_node)();
 
+// A line of the program's source. The file is empty for the sites that are not lines.
+struct SourceLine {
+  std::string file, function;
+  int number;
+};
+// Set together with `g_find_site`: return the line of a site, and whether the calling thread runs a backward pass.
+extern SourceLine (*g_describe_site)(Site site);
+extern bool (*g_is_in_backward)();
+
 enum class Counted : uint8_t { Kernel, Copy, Wait };
 
 struct CountedRow {
@@ -80,6 +89,8 @@ void count_memory(c10::DeviceIndex device, const void* block, int64_t bytes, int
 // Set the line that the calling thread allocates at. Call it before taking a device's lock.
 void set_allocation_site(Site site);
 
+// Remember that the calling thread's current operator is at this line, for its node of the backward pass.
+void note_forward(Site site);
 // Return the line of the forward pass that a node of the backward pass belongs to; kBackward if it is unknown.
 Site site_of_forward(ForwardNode node);
 

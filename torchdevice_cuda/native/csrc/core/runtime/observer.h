@@ -55,6 +55,8 @@ class StreamObserver {
   virtual void end_query(const StreamState&, bool /*is_done*/) {}
   virtual void end_query(const EventState&, bool /*is_done*/) {}
 
+  // Called before a block is allocated or freed, without a lock.
+  virtual void begin_memory_call() {}
   // Memory. The allocator's lock is held: neither allocate or free device or pinned memory, nor run Python.
   virtual void allocate(const ObservedBlock&) {}
   virtual void free(const ObservedBlock&) {}

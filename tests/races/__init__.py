@@ -1,0 +1,1 @@
+"""Races between streams: the detector, and the programs that it judges."""

@@ -1,0 +1,41 @@
+"""Run a program of the corpus many times in one process, and print what it printed as JSON.
+
+It needs torch alone, so that it also runs on a machine with a CUDA GPU. The program's text comes from standard input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import io
+import json
+import sys
+import warnings
+
+
+def run_once(code: object) -> str:
+    """Run the program in a fresh namespace; return its output, or its error."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        try:
+            exec(code, {"__name__": "__main__"})  # type: ignore[arg-type]
+        except Exception as error:  # any error is an outcome of the program
+            return f"{type(error).__name__}: {error}"
+    return printed.getvalue()
+
+
+def main() -> None:
+    """Run the program `--runs` times and print its outputs, with their counts, as one JSON object."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--path", required=True, help="the file that errors and warnings name")
+    arguments = parser.parse_args()
+    code = compile(sys.stdin.read(), arguments.path, "exec")
+    warnings.simplefilter("ignore")
+    outputs = collections.Counter(run_once(code) for _ in range(arguments.runs))
+    json.dump(dict(outputs), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

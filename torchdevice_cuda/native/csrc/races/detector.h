@@ -1,0 +1,126 @@
+// The detector of races: compares each access of device memory and of pinned memory with the earlier ones that no
+// stream, event or wait orders before it.
+//
+// Work runs in the order of its issue; only the order that CUDA guarantees is modeled here. One lock protects
+// everything. Under it no Python runs and nothing is allocated on the device; findings are reported without it.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "races/clocks.h"
+#include "races/shadow.h"
+#include "runtime/observer.h"
+
+namespace hostdevice {
+
+// A line of the program that calls something.
+struct Caller {
+  const std::string* op = nullptr;
+  Site site = kNoSite;
+  bool in_backward = false;
+};
+// Return the calling thread's current line.
+Caller find_caller(const std::string* op);
+
+// An access that a call is about to make.
+struct NewAccess {
+  Layout layout;
+  bool writes;
+  c10::ScalarType type;
+  std::vector<int64_t> sizes;
+};
+NewAccess access_of(const at::Tensor& tensor, bool writes);
+
+enum class FindingKind : uint8_t { Streams, Host, Freed };
+
+struct Finding {
+  FindingKind kind;
+  AccessInfo earlier, later;
+  std::string earlier_stream, later_stream, owner_stream;
+  Site allocated = kNoSite, freed = kNoSite;
+  c10::DeviceIndex device = -1;
+  // The later stream waits for other, earlier work of the earlier stream.
+  bool waits_for_earlier_work = false;
+};
+
+class Detector final : public StreamObserver {
+ public:
+  static Detector& get();
+  // Called for each finding, without a lock. It may throw if `can_raise`.
+  static void (*report)(const Finding& finding, bool can_raise);
+
+  // Work on a stream with these accesses; return its position, for more accesses of the same work.
+  Epoch begin_work(const StreamState& stream, const Caller& caller, const std::vector<NewAccess>& accesses);
+  void continue_work(
+      const StreamState& stream, Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses);
+  // Accesses of the host, at this moment.
+  void access_on_host(const Caller& caller, const std::vector<NewAccess>& accesses, bool can_raise = true);
+  // Whether copies may be accessing any pinned memory; a relaxed answer.
+  bool has_pinned_accesses() const {
+    return has_pinned_.load(std::memory_order_relaxed);
+  }
+  // Whether copies may be accessing this pinned memory.
+  bool may_be_in_flight(const Layout& layout);
+  // Order the next work on a stream after what the other has done.
+  void order(const StreamState& stream, const StreamState& after);
+  void wait_on_host(const StreamState& stream);
+
+  void record_event(const EventState& event, const StreamState& stream) override;
+  void wait_for_event(const StreamState& stream, const EventState& event) override;
+  void destroy_event(const EventState& event) override;
+  void synchronize(const StreamState& stream) override;
+  void synchronize(const EventState& event) override;
+  void synchronize(c10::DeviceIndex device) override;
+  void end_query(const StreamState& stream, bool is_done) override;
+  void end_query(const EventState& event, bool is_done) override;
+  void begin_memory_call() override;
+  void allocate(const ObservedBlock& block) override;
+  void free(const ObservedBlock& block) override;
+  void unmap(char* at, size_t bytes) override;
+  void free_pinned(char* at, size_t bytes) override;
+
+ private:
+  struct Block {
+    uintptr_t begin, end;
+    const StreamState* stream;
+    const void* pool;
+    uint64_t order;  // of its allocation, among allocations and frees
+    Site allocated;
+  };
+  // An access that its block's stream was not ordered after when the block was freed.
+  struct Leftover {
+    Access access;
+    Block block;
+    uint64_t freed_order;
+    Site freed;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  // The lock must be held for these functions.
+  void add_accesses(Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses);
+  void check_leftovers(const Layout& layout, const AccessInfo& later, const Clock& clock);
+  void find(FindingKind kind, const AccessInfo& earlier, const AccessInfo& later, Finding finding);
+  const Block* block_at(uintptr_t address) const;
+  std::string name_stream(Actor actor) const;
+  void drop_finished_host_accesses();
+  // Report new findings after the lock is released.
+  void report_new(Lock& lock, bool can_raise = true);
+
+  std::mutex mutex_;
+  Clocks clocks_;
+  Shadow device_, pinned_;
+  std::atomic<bool> has_pinned_{false};
+  std::map<uintptr_t, Block> blocks_;
+  std::vector<Leftover> leftovers_;
+  uint64_t order_ = 0;
+  std::set<std::pair<std::string, std::string>> reported_;
+  std::vector<Finding> new_;
+};
+
+}  // namespace hostdevice
