@@ -106,7 +106,7 @@ def acting(driver: str, fields: list[str], **others: Any) -> ChildConfig:
 
 
 #: Settings whose effects others would hide.
-APART = ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from", "triton"]
+APART = ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from", "triton", "streams"]
 #: Settings with tests of their own.
 ALONE = ["visible_devices", "report", "compile"]
 TOGETHER = [[field for field in ACTING if field not in APART + ALONE], APART]
