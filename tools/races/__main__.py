@@ -1,7 +1,8 @@
 """Run the corpus of races: correct programs with streams, and mutants that lack one synchronization.
 
+python tools/races check                    # which mutants --check-streams reports; no original may be
+python tools/races check side_stream offload
 python tools/races record --runs 1000       # on a machine with a CUDA GPU: how often each mutant shows
-python tools/races list                     # the mutants, and how often each showed there
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ sys.path.append(str(HERE.parent))
 
 from races.mutants import Program, list_mutants, list_originals  # noqa: E402
 
+VIRTUAL = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual"]
+
 
 def run(program: Program, runs: int, launcher: list[str], seconds: float = 600) -> dict[str, int]:
     """Run a program several times in one child process; return its outputs and their counts."""
@@ -32,6 +35,11 @@ def run(program: Program, runs: int, launcher: list[str], seconds: float = 600) 
     return outputs
 
 
+def choose(names: list[str]) -> list[Program]:
+    """Return the originals and mutants of some programs, or of all."""
+    return [p for p in [*list_originals(), *list_mutants()] if not names or p.path.stem in names or p.name in names]
+
+
 def record(to: Path, runs: int) -> None:
     """Count how often each program prints something else than the original did, on this machine's GPU."""
     import torch
@@ -39,7 +47,7 @@ def record(to: Path, runs: int) -> None:
     made = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "command": "python tools/races record"}
     answers: dict[str, dict[str, int]] = {}
     expected: dict[Path, str] = {}
-    for program in [*list_originals(), *list_mutants()]:
+    for program in choose([]):
         began = time.monotonic()
         outputs = run(program, runs, [sys.executable])
         if not program.removed:
@@ -50,12 +58,23 @@ def record(to: Path, runs: int) -> None:
         to.write_text(json.dumps({"made": made, "programs": answers}, indent=1) + "\n")
 
 
-def print_list() -> None:
-    """Print each mutant, and how often a GPU showed it."""
+def check(names: list[str]) -> bool:
+    """Run programs with the detector and print a table; return whether it reports every mutant, and no original."""
     recorded = json.loads(RECORD.read_text())["programs"]
-    for mutant in list_mutants():
-        answer = recorded[mutant.name]
-        print(f"{mutant.name:24} {answer['differing']:5} of {answer['runs']}  without `{mutant.removed_text}`")
+    reported = {False: 0, True: 0}
+    programs = choose(names)
+    print(f"{'program':24} {'on a GPU':>14}  {'reported':8}  removed line")
+    for program in programs:
+        output = next(iter(run(program, 1, [*VIRTUAL, "--check-streams", "error"])))
+        found = "StreamRaceError" in output
+        reported[bool(program.removed)] += found
+        gpu = f"{recorded[program.name]['differing']} of {recorded[program.name]['runs']}"
+        print(f"{program.name:24} {gpu:>14}  {'yes' if found else 'no':8}  {program.removed_text}", flush=True)
+        if (found and not program.removed) or output.startswith("exit status"):
+            print(output)
+    mutants = sum(bool(p.removed) for p in programs)
+    print(f"reported: {reported[True]} of {mutants} mutants, {reported[False]} of {len(programs) - mutants} originals")
+    return reported[True] == mutants and not reported[False]
 
 
 def main() -> None:
@@ -65,12 +84,12 @@ def main() -> None:
     recorder = commands.add_parser("record")
     recorder.add_argument("--runs", type=int, default=1000)
     recorder.add_argument("--to", type=Path, default=RECORD)
-    commands.add_parser("list")
+    commands.add_parser("check").add_argument("names", nargs="*", metavar="PROGRAM")
     arguments = parser.parse_args()
     if arguments.command == "record":
         record(arguments.to, arguments.runs)
-    else:
-        print_list()
+    elif not check(arguments.names):
+        sys.exit(1)
 
 
 if __name__ == "__main__":
