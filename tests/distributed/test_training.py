@@ -31,6 +31,9 @@ def losses(size: int, ways: list[str], steps: int) -> list[dict[str, list[float]
     [
         pytest.param(VIRTUAL.with_settings(devices=2), 2, WAYS, 4, marks=VIRTUAL.marks, id="virtual"),
         pytest.param(
+            VIRTUAL.with_settings(devices=2, check_streams="error"), 2, WAYS, 2, marks=VIRTUAL.marks, id="checked"
+        ),
+        pytest.param(
             MPS_FAITHFUL, 2, ["ddp", "ddp_with_a_hook", "fsdp2_loaded"], 2, marks=MPS_FAITHFUL.marks, id="mps"
         ),
         pytest.param(CPU, 2, ["ddp", "ddp_with_a_hook", "fsdp2"], 2, marks=pytest.mark.slow, id="cpu"),

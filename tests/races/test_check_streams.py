@@ -257,3 +257,56 @@ def test_gradients_on_a_stream_that_does_not_wait() -> None:
     assert w.grad is not None
     with torch.cuda.stream(torch.cuda.Stream()), race("the backward pass"):
         w.grad.mul_(2)
+
+
+# --------------------------------------------------------------------------------------- graphs
+@child(CHECKED)
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_input_of_a_graph(waits: bool) -> None:
+    import torch
+
+    static, side, graph = new(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static * 2
+    graph.replay()
+    if waits:
+        side.wait_stream(torch.cuda.current_stream())
+    launched = line() - 3
+    with torch.cuda.stream(side):
+        if waits:
+            static.fill_(3)
+            return
+        with race(f":{launched} may still be reading", "aten::mul of a graph"):
+            static.fill_(3)
+
+
+@child(CHECKED)
+def test_streams_within_a_graph() -> None:
+    import torch
+
+    x, side, graph = new(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x * 2
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            y.add_(1)
+        with race("aten::mul_"):
+            y.mul_(3)
+        torch.cuda.current_stream().wait_stream(side)
+        y.sub_(1)
+    graph.replay()
+
+
+# ------------------------------------------------------------------------------ host operators
+@child(CHECKED)
+def test_operators_of_the_host_that_are_composites() -> None:
+    import torch
+
+    host = new().to("cpu", non_blocking=True)
+    with race("aten::copy_"):
+        host.clone()
+    host = new().to("cpu", non_blocking=True)
+    host.view(64, 64).t()[1:].detach()  # reads no elements
+    assert torch.empty_like(host).shape == host.shape
+    assert host.is_pinned()
+    torch.cuda.synchronize()

@@ -58,8 +58,7 @@ const StreamState& current_state(c10::DeviceIndex index) {
   return stream_state(index, current_stream(index));
 }
 
-// ---- copies
-// ----------------------------------------------------------------------------------------------------------
+// ---- copies --------------------------------------------------------------------------------------------------------
 
 // Whether CUDA copies through temporary memory: a conversion, or elements in another order.
 bool needs_temporary(const at::Tensor& self, const at::Tensor& src) {
@@ -91,7 +90,7 @@ void copy_with_host(const Caller& caller, const at::Tensor& self, const at::Tens
   detector.begin_work(stream, caller, {access_of(own, !to_host)});
   // The host waits for a copy to memory that is not pinned.
   if (to_host) {
-    detector.wait_on_host(stream);
+    detector.synchronize(stream);
     detector.access_on_host(caller, {access_of(host, true)});
   }
 }
@@ -109,8 +108,7 @@ void check_copy(const Caller& caller, Arguments arguments) {
         current_state(self.device().index()), caller, {access_of(src, false), access_of(self, true)});
 }
 
-// ---- other operators
-// -------------------------------------------------------------------------------------------------
+// ---- other operators -----------------------------------------------------------------------------------------------
 
 // The accesses of a call to its arguments, and the memory that they are in.
 struct ArgumentAccesses {
@@ -148,28 +146,37 @@ void check_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* 
   const CallInfo& call = find_call(op);
   const OperatorInfo& f = *call.f;
   const Arguments arguments = torch::jit::last(*stack, f.args.size());
-  const auto& stream = current_state(device_of_call(f, arguments));
-  // Captured work runs when its graph does.
-  if (!f.launches || stream.capture.load() != 0) {
+  if (!f.launches) {
     g_next(op, keys, stack);
     return;
   }
+  const auto& stream = current_state(device_of_call(f, arguments));
   const Caller caller = find_caller(call.name);
   note_forward(caller.site);
   auto& detector = Detector::get();
-  if (call.is_copy) {
+  const bool is_captured = stream.capture.load() != 0;
+  if (call.is_copy && !is_captured) {
     check_copy(caller, arguments);
     g_next(op, keys, stack);
     return;
   }
-  const ArgumentAccesses given = list_arguments(call, arguments);
+  ArgumentAccesses given = list_arguments(call, arguments);
+  const size_t below = stack->size() - f.args.size();
+  if (is_captured) {
+    // A graph accesses host memory when it runs: it copies from and to pinned memory.
+    given.on_device.insert(given.on_device.end(), given.on_host.begin(), given.on_host.end());
+    const Epoch epoch = detector.begin_captured_work(stream, caller, given.on_device);
+    g_next(op, keys, stack);
+    const auto results = list_results(given, Arguments(*stack).slice(below));
+    if (!results.empty()) detector.continue_captured_work(stream, epoch, caller, results);
+    return;
+  }
   for (const auto& access : given.on_host)
     if (detector.may_be_in_flight(access.layout)) detector.access_on_host(caller, {access});
   const Epoch epoch = detector.begin_work(stream, caller, given.on_device);
-  const size_t below = stack->size() - f.args.size();
   g_next(op, keys, stack);
   const auto results = list_results(given, Arguments(*stack).slice(below));
-  if (!results.empty()) detector.continue_work(stream, epoch, caller, results);
+  if (!results.empty()) detector.continue_work(epoch, caller, results);
 }
 
 }  // namespace

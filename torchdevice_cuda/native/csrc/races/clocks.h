@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <unordered_map>
 #include <vector>
@@ -79,7 +80,7 @@ class Clocks {
   void join_host(const Clock& clock);
   void join_all(Clock& clock);
 
-  std::vector<StreamClock> streams_;
+  std::deque<StreamClock> streams_;  // elements never move
   std::unordered_map<const StreamState*, Actor> actors_;
   std::unordered_map<const EventState*, Clock> events_;
   std::map<c10::DeviceIndex, int> counts_;

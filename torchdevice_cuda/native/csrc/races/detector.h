@@ -42,7 +42,8 @@ enum class FindingKind : uint8_t { Streams, Host, Freed };
 struct Finding {
   FindingKind kind;
   AccessInfo earlier, later;
-  std::string earlier_stream, later_stream, owner_stream;
+  std::string earlier_stream, later_stream;
+  std::string owner_stream;  // of freed memory
   Site allocated = kNoSite, freed = kNoSite;
   c10::DeviceIndex device = -1;
   // The later stream waits for other, earlier work of the earlier stream.
@@ -57,8 +58,7 @@ class Detector final : public StreamObserver {
 
   // Work on a stream with these accesses; return its position, for more accesses of the same work.
   Epoch begin_work(const StreamState& stream, const Caller& caller, const std::vector<NewAccess>& accesses);
-  void continue_work(
-      const StreamState& stream, Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses);
+  void continue_work(Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses);
   // Accesses of the host, at this moment.
   void access_on_host(const Caller& caller, const std::vector<NewAccess>& accesses, bool can_raise = true);
   // Whether copies may be accessing any pinned memory; a relaxed answer.
@@ -67,9 +67,13 @@ class Detector final : public StreamObserver {
   }
   // Whether copies may be accessing this pinned memory.
   bool may_be_in_flight(const Layout& layout);
+  // The same for work that a graph captures on a stream. It is compared with other work of the capture, and added to
+  // what a launch of the graph accesses.
+  Epoch begin_captured_work(const StreamState& stream, const Caller& caller, const std::vector<NewAccess>& accesses);
+  void continue_captured_work(
+      const StreamState& stream, Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses);
   // Order the next work on a stream after what the other has done.
   void order(const StreamState& stream, const StreamState& after);
-  void wait_on_host(const StreamState& stream);
 
   void record_event(const EventState& event, const StreamState& stream) override;
   void wait_for_event(const StreamState& stream, const EventState& event) override;
@@ -84,41 +88,58 @@ class Detector final : public StreamObserver {
   void free(const ObservedBlock& block) override;
   void unmap(char* at, size_t bytes) override;
   void free_pinned(char* at, size_t bytes) override;
+  void launch_graph(uint64_t capture, const StreamState& stream) override;
+  void destroy_graph(uint64_t capture) override;
 
  private:
   struct Block {
     uintptr_t begin, end;
     const StreamState* stream;
     const void* pool;
-    uint64_t order;  // of its allocation, among allocations and frees
+    uint64_t number;  // of its allocation, among allocations and frees
     Site allocated;
   };
   // An access that its block's stream was not ordered after when the block was freed.
   struct Leftover {
     Access access;
     Block block;
-    uint64_t freed_order;
+    uint64_t free_number;
     Site freed;
+  };
+  // Work that is ordered among itself: that of the program, or that of a graph.
+  struct Order {
+    Clocks clocks;
+    Shadow device, pinned;
+    std::vector<Leftover> leftovers;
+  };
+  struct Graph {
+    Order order;
+    // What a launch accesses, in the order of the captured calls.
+    std::vector<std::pair<const std::string*, NewAccess>> accesses;
+    std::map<std::pair<uintptr_t, uintptr_t>, size_t> by_address;  // positions in `accesses`
   };
   using Lock = std::unique_lock<std::mutex>;
 
   // The lock must be held for these functions.
-  void add_accesses(Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses);
-  void check_leftovers(const Layout& layout, const AccessInfo& later, const Clock& clock);
-  void find(FindingKind kind, const AccessInfo& earlier, const AccessInfo& later, Finding finding);
+  void add_accesses(Order& order, Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses);
+  void check_leftovers(Order& order, const Layout& layout, const AccessInfo& later, Actor actor);
+  void find(Order& order, FindingKind kind, const AccessInfo& earlier, const AccessInfo& later, Finding finding);
+  void free_in(Order& order, const ObservedBlock& b, const Block& block);
+  void add_to_graph(Graph& graph, Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses);
   const Block* block_at(uintptr_t address) const;
-  std::string name_stream(Actor actor) const;
+  std::string name_stream(const StreamState& stream);
   void drop_finished_host_accesses();
+  // Return the graph of a capture; null if it has no work.
+  Graph* find_graph(uint64_t capture);
   // Report new findings after the lock is released.
   void report_new(Lock& lock, bool can_raise = true);
 
   std::mutex mutex_;
-  Clocks clocks_;
-  Shadow device_, pinned_;
+  Order main_;
+  std::map<uint64_t, Graph> graphs_;  // by the id of the capture
   std::atomic<bool> has_pinned_{false};
   std::map<uintptr_t, Block> blocks_;
-  std::vector<Leftover> leftovers_;
-  uint64_t order_ = 0;
+  uint64_t memory_calls_ = 0;
   std::set<std::pair<std::string, std::string>> reported_;
   std::vector<Finding> new_;
 };

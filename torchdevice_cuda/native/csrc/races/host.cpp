@@ -19,9 +19,11 @@ namespace {
 const OperatorInfo* find_computing(const c10::OperatorName& name) {
   const auto op = c10::Dispatcher::singleton().findOp(name);
   if (!op.has_value() || !op->hasSchema()) return nullptr;
-  if (!op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) return nullptr;
   const OperatorInfo& f = get_operator_info(*op);
-  return f.launches ? &f : nullptr;
+  // Composites call other operators, except for some that write: copy_().
+  const bool computes = op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+      (f.writes && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd));
+  return f.launches && computes ? &f : nullptr;
 }
 
 const OperatorInfo* find_cached(const c10::OperatorName& name) {

@@ -17,13 +17,11 @@ struct AccessInfo {
   const std::string* op;
   Site site;
   bool in_backward;
-  Actor actor;  // kHost: the host
+  const StreamState* stream;  // null: the host
   bool writes;
   c10::ScalarType type;
   std::vector<int64_t> sizes;
 };
-constexpr Actor kHost = ~Actor{0};
-
 struct Access {
   Epoch epoch;
   Layout layout;

@@ -7,7 +7,10 @@
 
 #include "operators/alias.h"
 #include "operators/install.h"
+#include "runtime/captures.h"
 #include "runtime/device.h"
+#include "runtime/observer.h"
+#include "runtime/streams.h"
 
 namespace hostdevice {
 namespace {
@@ -16,6 +19,10 @@ using at::Tensor;
 
 // Return CPU tensors over the same memory. `keep`: they keep it alive.
 std::vector<Tensor> to_cpu(at::TensorList tensors, bool keep) {
+  if (is_observed() && !t_in_node) {
+    const auto& stream = stream_state(t_current_device, current_stream(t_current_device));
+    observe([&](StreamObserver& o) { o.begin_other_work(stream); });
+  }
   Aliases aliases(t_current_device, keep);
   std::vector<Tensor> out;
   out.reserve(tensors.size());

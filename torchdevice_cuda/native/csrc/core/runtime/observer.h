@@ -41,6 +41,10 @@ class StreamObserver {
   virtual void wait_for_event(const StreamState&, const EventState&) {}
   virtual void destroy_event(const EventState&) {}
 
+  // Other work is about to run on a stream than calls of operators, which are intercepted (recorded.h): compiled code,
+  // collectives.
+  virtual void begin_other_work(const StreamState&) {}
+
   // The host waits; called before it does.
   virtual void synchronize(const StreamState&) {}
   virtual void synchronize(const EventState&) {}
@@ -61,7 +65,11 @@ class StreamObserver {
   virtual void allocate_pinned(char* /*at*/, size_t /*bytes*/) {}
   virtual void free_pinned(char* /*at*/, size_t /*bytes*/) {}
 
+  // Memory may be returned to the system next; called without a lock.
+  virtual void begin_release(c10::DeviceIndex) {}
+
   // Graphs, which are identified by the id of their capture (captures.h).
+  virtual void begin_capture(const StreamState& /*origin*/) {}
   virtual void launch_graph(uint64_t /*capture*/, const StreamState&) {}
   virtual void destroy_graph(uint64_t /*capture*/) {}
 };
