@@ -43,7 +43,7 @@ def find_seeding() -> Callable[[int], None]:
 
 
 def main() -> None:
-    """Run the program `--runs` times, or with each seed, and print its outputs, with their counts, as one JSON object."""
+    """Run the program `--runs` times, or with each seed, and print its outputs and their counts as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=0, help="order the work of streams by seeds below this one")
