@@ -42,7 +42,12 @@ def pointwise(call: Call) -> Work:
         target, source = call.tensors[:2]
         if target.is_on_host or source.is_on_host:
             memory = "pinned" if target.is_pinned or source.is_pinned else "pageable"
-            return Work(f"copy {'from' if source.is_on_host else 'to'} {memory} host", target.bytes, target.bytes)
+            return Work(
+                f"copy {'from' if source.is_on_host else 'to'} {memory} host",
+                target.bytes,
+                target.bytes,
+                target.elements,
+            )
         moved = target.bytes + source.elements * source.item_bytes
         return Work(_copy_key(target, source), moved, moved, elements)
     written = elements * (1 if name in _COMPARISONS else widest)
