@@ -275,6 +275,13 @@ class Native(NativeMemory, Device, Protocol):
     def forget_races(self) -> None:
         """Report pairs of lines again that were reported before."""
 
+    # -------------------------------------------------------------------- clock
+    def start_clock(self, predict: Any, launch_ns: int, gap_ns: int) -> None:
+        """Keep the GPU's time from now on: ``predict`` returns the nanoseconds and the kernels of a call."""
+
+    def stop_clock(self) -> None:
+        """Keep the host's time again."""
+
     # ---------------------------------------------------------------- profilers
     def is_profiled(self) -> bool:
         """Return whether the device's work is being profiled."""
