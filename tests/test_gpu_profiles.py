@@ -11,7 +11,7 @@ from harness import run_forked
 from harness.processes import ROOT
 
 from torchdevice_cuda import settings
-from torchdevice_cuda.drivers.virtual.driver import DRAWS_AS
+from torchdevice_cuda.drivers.host.cuda_device import DRAWS_AS
 from torchdevice_cuda.settings import gpus
 from torchdevice_cuda.settings.gpus import model, reading
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from harness import CPU, VIRTUAL, child, outcome
+from harness import CPU, STORED, VIRTUAL, child, outcome
 
 SOURCE = Path(__file__).with_name("assembly.cu")
 
@@ -30,7 +30,7 @@ def on_gpu(values: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor(values, dtype=dtype).to("cuda")
 
 
-@child(VIRTUAL, CPU)
+@child(VIRTUAL, CPU, *STORED)
 def test_statements_of_one_thread() -> None:
     words = [0, 1, 0x80000000, 0xFFFFFFFF, 12345]
     x = on_gpu([float(i) for i in range(5)], torch.float32)
@@ -52,7 +52,7 @@ def test_integers_of_nan_are_those_of_the_isa() -> None:
     assert out.tolist() == [-(2**31), -(2**31), 0, -(2**63), 2**31]
 
 
-@child(VIRTUAL, CPU)
+@child(VIRTUAL, CPU, *STORED)
 def test_lanes_exchange_and_vote() -> None:
     x = [(7 * i) % 101 for i in range(64)]
     out = torch.zeros(14 * 64, dtype=torch.int32).to("cuda")
@@ -82,7 +82,7 @@ def test_lanes_exchange_and_vote() -> None:
     check(13, lambda warp, i: 64)
 
 
-@child(VIRTUAL, CPU)
+@child(VIRTUAL, CPU, *STORED)
 def test_shared_memory_by_addresses_of_32_bits() -> None:
     given = [float(i % 11) for i in range(128)]
     out = torch.zeros(224).to("cuda")
@@ -98,7 +98,7 @@ def test_shared_memory_by_addresses_of_32_bits() -> None:
     assert made[6] == [copied[4 * i + 3] for i in range(32)]
 
 
-@child(VIRTUAL, CPU)
+@child(VIRTUAL, CPU, *STORED)
 def test_matrices_are_loaded_and_stored_by_a_warp() -> None:
     given = list(range(256))
     out = torch.zeros(576, dtype=torch.int16).to("cuda")
@@ -117,7 +117,7 @@ def small(rows: int, columns: int, seed: int) -> torch.Tensor:
     return torch.tensor([[float((seed * (i * columns + j) + i) % 7 - 3) for j in range(columns)] for i in range(rows)])
 
 
-@child(VIRTUAL, CPU)
+@child(VIRTUAL, CPU, *STORED)
 def test_products_of_tensor_cores() -> None:
     a, b = small(1, 512, 5).flatten(), small(1, 256, 3).flatten()
     out = torch.zeros(9 * 128).to("cuda")
@@ -131,7 +131,7 @@ def test_products_of_tensor_cores() -> None:
     assert torch.equal(out[1024:1088].cpu().view(8, 8), expected)
 
 
-@child(VIRTUAL, CPU)
+@child(VIRTUAL, CPU, *STORED)
 def test_wmma_multiplies_tiles() -> None:
     a, b = small(1, 512, 5).flatten(), small(1, 512, 3).flatten()
     out = torch.zeros(1344).to("cuda")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import CPU, VIRTUAL, ChildConfig, outcome
+from harness import CPU, STORED, VIRTUAL, ChildConfig, outcome
 from harness.cuda_programs import GROUPS, run_text
 
 _SUM = """
@@ -110,6 +110,6 @@ void add_all(torch::Tensor x, torch::Tensor out) {{
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [VIRTUAL, CPU], ids=["virtual", "cpu"])
+@pytest.mark.parametrize("config", [VIRTUAL, CPU, STORED[1]], ids=str)
 def test_extensions_launch_cooperative_kernels(config: ChildConfig) -> None:
     assert outcome(add_up_a_tensor, config).value == 0

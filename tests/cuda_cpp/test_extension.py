@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-from harness import VIRTUAL, child
+from harness import STORED, VIRTUAL, child
 
 # Few headers: PyTorch's usual ones take most of the time that this test takes.
 SOURCE = r"""
@@ -47,14 +49,18 @@ TORCH_LIBRARY(drawing, m) {
 """
 
 
-@child(VIRTUAL, seconds=300)
-def test_load_inline_builds_an_extension_that_draws_as_the_device_does() -> None:
+def built() -> Any:
     from torch.utils.cpp_extension import load_inline
 
     load_inline(
         "drawing", cpp_sources="", cuda_sources=SOURCE, is_python_module=False, no_implicit_headers=True, verbose=False
     )
-    draw = torch.ops.drawing.draw_like
+    return torch.ops.drawing.draw_like
+
+
+@child(VIRTUAL, seconds=300)
+def test_load_inline_builds_an_extension_that_draws_as_the_device_does() -> None:
+    draw = built()
     x = torch.zeros(500, device="cuda")
     generator = torch.cuda.default_generators[0]
     for seed in (7, 8):
@@ -66,3 +72,17 @@ def test_load_inline_builds_an_extension_that_draws_as_the_device_does() -> None
         assert generator.get_offset() == after
     with pytest.raises(RuntimeError, match="draw_like takes a CUDA tensor"):
         draw(torch.zeros(3))
+
+
+@child(*STORED, seconds=300)
+def test_an_extension_draws_by_the_seed_of_a_gpu_that_lends_its_memory() -> None:
+    draw, x = built(), torch.zeros(500, device="cuda")
+    generator = torch.cuda.default_generators[0]
+    torch.manual_seed(7)
+    first, second = draw(x), draw(x)
+    assert generator.get_offset() == 8
+    assert not torch.equal(first, second) and 0.4 < first.mean() < 0.6
+    torch.manual_seed(7)
+    assert torch.equal(draw(x), first)
+    generator.set_offset(4)
+    assert torch.equal(draw(x), second)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from harness import MPS, STORED, child
 
@@ -40,11 +39,3 @@ def test_functions_of_the_jiterator_work_on_memory_that_is_lent() -> None:
     assert torch.equal(first, 2 * x) and torch.equal(second, -x)
     rows = {(what, where): count for count, what, where, _ in departures.rows()}
     assert (rows["jiterator add", "CPU"], rows["jiterator g", "CPU"]) == (1, 1)
-
-
-@child(MPS)
-def test_an_extension_is_refused_before_it_is_built() -> None:
-    from torch.utils.cpp_extension import load_inline
-
-    with pytest.raises(RuntimeError, match="cannot build an extension with CUDA sources for a GPU whose memory"):
-        load_inline("refused", cpp_sources="", cuda_sources=SOURCE)

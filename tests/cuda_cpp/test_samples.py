@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy
 import pytest
 import torch
-from harness import CPU, VIRTUAL, child
+from harness import CPU, STORED, VIRTUAL, child
 
 from torchdevice_cuda.cuda_cpp import barriers, flags, nvcc, translation
 
@@ -218,7 +218,7 @@ def test_kernels_that_can_be_split_are() -> None:
 
 
 @pytest.mark.slow
-@child(VIRTUAL, CPU)
+@child(VIRTUAL, CPU, *STORED)
 def test_loops_and_fibers_give_what_numpy_gives() -> None:
     cases, made = make_cases(), {}
     for fibers in ("0", "1"):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import VIRTUAL, child
+from harness import STORED, VIRTUAL, child
 from harness.processes import ROOT
 
 from torchdevice_cuda.cuda_cpp import barriers, flags, lockstep, nvcc, tokens, translation, units
@@ -199,7 +199,7 @@ def test_the_same_source_is_compiled_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert sum(path.stat().st_size for path in (tmp_path / "cache" / "units").iterdir()) <= 100
 
 
-@child(VIRTUAL)
+@child(VIRTUAL, *STORED)
 def test_lanes_that_do_not_come_end_a_split_kernel() -> None:
     import torch
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.native, pytest.mark.mps]
 EMULATED = {"TORCHDEVICE_EMULATE_MPS": "1", "OMP_NUM_THREADS": "1"}
 DRIVER = {"driver": "mps"}
 DEFECTS = Path(__file__).with_name("defects")
-EXAMINED = ("events", "refusals", "memory", "mixed", "numbers")
+EXAMINED = ("events", "refusals", "memory", "mixed", "numbers", "lending")
 #: Shorter than the checks' own: one of the defects hangs.
 LIMIT_S = 6.0
 
@@ -37,6 +37,7 @@ NAMED = {
     "copies go anywhere": ("numbers", "copies to odd addresses", "Unaligned blit request"),
     "nobody compares devices": ("mixed", "solve_triangular", "would crash the process on a Mac"),
     "gradients of svd are lost": ("numbers", "linalg, svd", "gradients are lost"),
+    "the host's work is not brought back": ("lending", "tensors of one storage", "what the host wrote is not there"),
     "memory runs out in Metal's words": ("memory", "out of memory", "RuntimeError: "),
 }
 
@@ -108,8 +109,8 @@ def test_a_hang_is_shown_with_its_stack(ill: dict[str, Result]) -> None:
 #: What there is nothing to ask of.
 NOT_OF = {
     "mps": set(),
-    "virtual": {"refusals", "mlx", "speed"},
-    "cpu": {"refusals", "mlx", "speed", "training, accelerate", "mixed", "identity"},
+    "virtual": {"refusals", "lending", "mlx", "speed"},
+    "cpu": {"refusals", "lending", "mlx", "speed", "training, accelerate", "mixed", "identity"},
 }
 
 

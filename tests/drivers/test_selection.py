@@ -192,13 +192,14 @@ class Native:
         self.device_type = device_type
         self.installed: list[Any] = []
 
-    def install(self, count: int, limits: list[int]) -> None:
+    def install(self, count: int, limits: list[int], is_accelerator: bool = True) -> None:
         self.installed.append((count, limits))
 
 
 @pytest.fixture
 def native(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(installing, "_limits", {})
+    monkeypatch.setattr(installing, "_unseen", set())
     return Native("cuda")
 
 
@@ -211,6 +212,13 @@ def test_devices_are_installed_once(native: Any) -> None:
     other: Any = Native("mps")
     installing.install(other, "emulated Apple GPU", [1 << 30])
     assert other.installed == [(1, [1 << 30])]
+
+
+def test_devices_for_extensions_are_not_shown_later(native: Any) -> None:
+    installing.install(native, "virtual GPU", [1 << 20], is_accelerator=False)
+    installing.install(native, "virtual GPU", [1 << 20], is_accelerator=False)
+    with pytest.raises(DevicesAlreadyInstalled, match="has 1 virtual GPU of 1,048,576 bytes for extensions, until"):
+        installing.install(native, "virtual GPU", [1 << 20])
 
 
 def test_other_devices_cannot_be_had(native: Any) -> None:

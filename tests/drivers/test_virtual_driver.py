@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from torchdevice_cuda import settings
-from torchdevice_cuda.drivers.virtual import driver as module
+from torchdevice_cuda.drivers.host import cuda_device
 from torchdevice_cuda.drivers.virtual.driver import VirtualDriver, offer
 from torchdevice_cuda.native import build, half
 from torchdevice_cuda.settings import gpus
@@ -83,7 +83,7 @@ def test_the_compiled_device_hears_of_questions_and_devices(monkeypatch: pytest.
 
 
 def test_the_compiled_device_is_told_which_gpu_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "cudnn_version", lambda version: (9, 10, 3))
+    monkeypatch.setattr(cuda_device, "cudnn_version", lambda version: (9, 10, 3))
     monkeypatch.setattr(build, "origin", lambda kind: types.SimpleNamespace(notes="the notes"))
     settled: list[Any] = []
     monkeypatch.setattr(half, "settle", lambda *said: settled.append(said))

@@ -41,6 +41,9 @@ _COMMON = """
 extern "C" __attribute__((visibility("default"))) int host_cuda_allow(int bytes) {
   return host_cuda_allow_shared(bytes);
 }
+extern "C" __attribute__((visibility("default"))) int host_cuda_failure() {
+  return cudaPeekAtLastError();
+}
 extern "C" __attribute__((visibility("default"))) const char* host_cuda_words(int error) {
   return cudaGetErrorString(static_cast<cudaError_t>(error));
 }
@@ -286,6 +289,11 @@ class Runtime:
     def name_of(self, function: Any) -> str:
         """Return the name by which a kernel was requested."""
         return self._functions[function.value][2]
+
+    def find_failure(self, function: Any) -> str:
+        """Return what CUDA says of a kernel that failed while it ran; empty if it did not."""
+        code: int = self._functions[function.value][1].host_cuda_failure()
+        return (self._words(code) or b"").decode() if code else ""
 
     def cuFuncSetAttribute(self, function: Any, attribute: int, value: int) -> int:
         """Set how much shared memory a launch may use."""

@@ -78,6 +78,14 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("memory", "figures move, and come back; memory that runs out", _program("memory")),
     Check(
+        "lending",
+        "the GPU's memory in the hands of the host: in place or as copies, and both see it",
+        _program("lending"),
+        traits=Trait.PARTIAL,
+        otherwise="the device's memory is the host's",
+        settings=_FAITHFUL,
+    ),
+    Check(
         "mlx",
         "what MLX computes for operators that the GPU lacks, against the CPU",
         _program("mlx_numbers"),

@@ -117,6 +117,11 @@ class Driver(abc.ABC):
         raise NotImplementedError(f"the {self.name!r} driver of torchdevice_cuda lends no memory")
 
     @property
+    def host_gpu(self) -> Native:
+        """Return the device in host memory, not seen by the program, whose tensors compiled CUDA C++ takes."""
+        raise NotImplementedError(f"the {self.name!r} driver of torchdevice_cuda has no device in host memory")
+
+    @property
     def native(self) -> Native | None:
         """Return the compiled device behind it, for drivers with the trait ``NATIVE``."""
         return None

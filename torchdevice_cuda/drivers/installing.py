@@ -11,20 +11,25 @@ if TYPE_CHECKING:
 
 #: The memory of each installed device, by device type.
 _limits: dict[str, list[int]] = {}
+#: The types of devices that torch does not choose as its accelerator.
+_unseen: set[str] = set()
 
 
-def install(native: Native, what: str, limits: list[int]) -> None:
+def install(native: Native, what: str, limits: list[int], *, is_accelerator: bool = True) -> None:
     """Install devices with this memory each; raise :class:`DevicesAlreadyInstalled` if the process has others.
 
     Registrations with torch's dispatcher cannot be undone, so a later activation gets the devices of the first one, or
-    an error.
+    an error. ``is_accelerator``: whether torch chooses them as its accelerator.
     """
     there = _limits.get(native.device_type, [])
     if not there and limits:
-        native.install(len(limits), limits)
+        native.install(len(limits), limits, is_accelerator)
         _limits[native.device_type] = limits
-    elif limits != there:
-        raise DevicesAlreadyInstalled(_shown(what, there), _shown(what, limits))
+        if not is_accelerator:
+            _unseen.add(native.device_type)
+    elif limits != there or (limits and is_accelerator == (native.device_type in _unseen)):
+        unseen = " for extensions" if native.device_type in _unseen else ""
+        raise DevicesAlreadyInstalled(_shown(what, there) + unseen, _shown(what, limits))
 
 
 def _shown(what: str, limits: list[int]) -> str:

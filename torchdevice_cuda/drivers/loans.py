@@ -44,10 +44,10 @@ class Loan:
         if is_written:
             self._written.add(key)
         if key not in self._lent:
-            whole = _bytes_of(storage, tensor.device)
+            whole = bytes_of(storage, tensor.device)
             alias = self._find_alias(storage)
             # `torch.Tensor.cpu` may be redirected.
-            host = torch._C.TensorBase.cpu(whole) if alias is None else _bytes_of(alias, torch.device("cpu"))
+            host = torch._C.TensorBase.cpu(whole) if alias is None else bytes_of(alias, torch.device("cpu"))
             self._lent[key] = _Lent(whole, host, alias is None)
         return self._lent[key].host
 
@@ -80,7 +80,8 @@ class Loan:
                 lent.whole.copy_(lent.host)
 
 
-def _bytes_of(storage: torch.UntypedStorage, device: torch.device) -> torch.Tensor:
+def bytes_of(storage: torch.UntypedStorage, device: torch.device) -> torch.Tensor:
+    """Return the bytes of a storage as a tensor."""
     # By the operator, as requests for the CPU may be redirected.
     empty = torch.ops.aten.empty.memory_format([0], dtype=torch.uint8, device=device)
     whole: torch.Tensor = torch.ops.aten.set_.source_Storage(empty, storage)

@@ -101,7 +101,7 @@ class Native(NativeMemory, Device, Protocol):
     Graph: Callable[[], NativeGraph]
 
     # ------------------------------------------------------------------ devices
-    def install(self, device_count: int, memory_limits: list[int]) -> bool:
+    def install(self, device_count: int, memory_limits: list[int], is_accelerator: bool = True) -> bool:
         """Register everything with torch, once per process; one limit in bytes per device."""
 
     def load_part(self, part: str) -> None:

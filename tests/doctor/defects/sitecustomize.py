@@ -18,7 +18,7 @@ def asks_metal_twice(streams: ModuleType) -> None:
 
     def _milliseconds(self, recording):
         with self._metal_lock:
-            self._drain()
+            self.drain()
             return recording.since(self._anchor)
 
     original = streams.Recording.since
@@ -59,6 +59,16 @@ def says_metals_words(memory: ModuleType) -> None:
     memory.MpsMemory.translated = lambda self, error, device=0: error
 
 
+def brings_nothing_back(loans: ModuleType) -> None:
+    lend = loans.Loan._lend
+
+    def _lend(self, tensor, is_written):
+        self._find_alias = lambda storage: None
+        return lend(self, tensor, False)
+
+    loans.Loan._lend = _lend
+
+
 CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "torchdevice_cuda.drivers.mps.streams": asks_metal_twice,
     "torchdevice_cuda.fallback.refusals": lacks_a_row,
@@ -66,6 +76,7 @@ CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "torchdevice_cuda.translate.patches.tensor.copies": copies_anywhere,
     "torchdevice_cuda.fallback.devices": compares_no_devices,
     "torchdevice_cuda.fallback.capabilities": loses_gradients,
+    "torchdevice_cuda.drivers.loans": brings_nothing_back,
     "torchdevice_cuda.drivers.mps.memory": says_metals_words,
 }
 

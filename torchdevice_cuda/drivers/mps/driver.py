@@ -13,6 +13,8 @@ from ..._compat import named
 from ..base import DeviceProperties, Offer
 from ..device_properties import apply_settings
 from ..host import facts as hostfacts
+from ..host import machine
+from ..host.cuda_device import describe_gpu, register_cuda_operators
 from ..host.visible import visible_count
 from ..installing import install
 from ..recording.driver import RecordingDriver
@@ -124,6 +126,18 @@ class MpsDriver(RecordingDriver):
         from .storages import find_alias
 
         return Loan(find_alias, self.streams.drain)
+
+    @functools.cached_property
+    def host_gpu(self) -> Native:
+        """Return a CUDA device in host memory, which the program does not see: compiled CUDA C++ takes its tensors."""
+        from ...native import build as native_build
+
+        native: Native = native_build.load("cuda", build=self.settings.build)
+        install(native, "virtual GPU", [machine.share(1)], is_accelerator=False)
+        native.watch_host(machine.groups())
+        describe_gpu(native, self.settings)
+        register_cuda_operators()
+        return native
 
     def device_count(self) -> int:
         """Return one, or zero if the program may not see it."""

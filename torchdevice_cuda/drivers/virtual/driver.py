@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import sys
-import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..._compat import cudnn_version
 from ...native.interface import Native, NativeGraph
 from ..base import Offer
 from ..host import machine
+from ..host.cuda_device import describe_gpu, register_cuda_operators
 from ..host.driver import HostDriver
 from ..installing import install
 from ..traits import Trait
@@ -23,22 +22,6 @@ if TYPE_CHECKING:
     import torch
 
     from ...settings import Settings
-
-#: The GPU whose random numbers are drawn if none was chosen, an H200: multiprocessors, threads of each, capability.
-#: Large draws are divided among multiprocessors and their threads, so the numbers depend on them. They do not depend on
-#: the processor: a seed gives the same numbers on every machine. Reading the profile's file would delay every start.
-DRAWS_AS = (132, 2048, (9, 0))
-
-
-@functools.cache
-def _register_cuda_operators() -> torch.library.Library:
-    """Register the operators that only CUDA has; once, as the device itself stays registered."""
-    from ..cuda_operators import register
-
-    with warnings.catch_warnings():
-        # A CUDA build of torch has kernels for real GPUs, which must be overridden.
-        warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
-        return register("CUDA", lambda name: True)
 
 
 class VirtualDriver(HostDriver):
@@ -80,22 +63,9 @@ class VirtualDriver(HostDriver):
 
     def prepare(self) -> None:
         """Register the device with torch; set its GPU model, and what this processor is fast at."""
-        import torch
-
-        from ...native import build, half
-
-        gpu = self.settings.profile
-        multiprocessors, threads, capability = (
-            DRAWS_AS if gpu is None else (gpu.multiprocessors, gpu.architecture.threads, gpu.capability)
-        )
-        self._module.set_multiprocessors(multiprocessors, threads)
-        # This decides which fused attention kernels exist; without a chosen GPU, all do.
-        capability = self.settings.capability or capability
-        major, minor, patch = cudnn_version(torch.__version__)
-        self._module.set_capability(*capability, major * 10_000 + minor * 100 + patch)
-        half.settle(self._module, build.origin("cuda").notes)
+        describe_gpu(self._module, self.settings)
         if self._installs:
-            _register_cuda_operators()
+            register_cuda_operators()
             self._order_streams()
 
     def _order_streams(self) -> None:

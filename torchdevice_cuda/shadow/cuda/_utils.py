@@ -81,6 +81,10 @@ if "_CudaKernel" in globals():
             args = [prepared(a) if isinstance(a, torch.Tensor) else a for a in args or []]
             with loan:
                 super().__call__(grid, block, args, **kwargs)
+            if not traits & Trait.HOST_MEMORY:  # no later call of the GPU would raise it
+                failure = _get_cuda_library().find_failure(self.func)
+                if failure:
+                    raise RuntimeError(f"CUDA error: {failure}")
 
     def _as_given(tensor: torch.Tensor) -> torch.Tensor:
         return tensor

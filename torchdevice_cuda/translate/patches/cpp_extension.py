@@ -36,7 +36,7 @@ def _set_variable(context: Context, name: str, value: str) -> None:
 
 
 @patch(
-    *(f"{_MODULE}.{name}" for name in ("CUDA_HOME", "_find_cuda_home", "include_paths", "_get_cuda_arch_flags")),
+    *(f"{_MODULE}.{name}" for name in ("CUDA_HOME", "_find_cuda_home", "include_paths")),
     "os.environ[<name>]",
     traits=Trait.SUBSTITUTE,
 )
@@ -47,10 +47,6 @@ def building(context: Context) -> None:
     toolkit is replaced instead of the functions. Its headers come before PyTorch's, some of which need libraries that
     are missing here.
     Many setup.py files look for ``nvcc`` themselves: by ``_find_cuda_home()``, the variable CUDA_HOME, or on the PATH.
-
-    If the GPU's memory is not the host's, an extension's kernels would get addresses that the host cannot read: the
-    extension is refused when it queries the GPUs to build for. A kernel that is compiled alone makes no such query: it
-    gets copies.
     """
 
     def replace(module: ModuleType) -> None:
@@ -80,15 +76,6 @@ def building(context: Context) -> None:
             _set_variable(context, name, value)
         context.editor.set(
             module, "include_paths", copy_metadata(include_paths, original), target=f"{_MODULE}.include_paths"
-        )
-        if Trait.HOST_MEMORY not in context.traits:
-            flags = copy_metadata(_get_cuda_arch_flags, module._get_cuda_arch_flags)
-            context.editor.set(module, "_get_cuda_arch_flags", flags)
-
-    def _get_cuda_arch_flags(cflags: list[str] | None = None) -> list[str]:
-        raise RuntimeError(
-            "torchdevice_cuda cannot build an extension with CUDA sources for a GPU whose memory is not the host's: "
-            "its kernels would be given the GPU's addresses; --driver virtual builds and runs it"
         )
 
     context.editor.on_undo(context.when_imported(_MODULE, context.editor.later(replace)))

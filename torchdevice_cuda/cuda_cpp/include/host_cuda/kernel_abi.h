@@ -11,6 +11,14 @@
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
 
+// The name of a section tells a library with kernels from others without reading all of it (cuda_cpp/extensions.py).
+#ifdef __APPLE__
+__attribute__((used, section("__DATA,td_cuda_kernels")))
+#else
+__attribute__((used, section("td_cuda_kernels")))
+#endif
+static const char kHasKernels = 1;
+
 inline const KernelAbi* find_kernel_abi() {
   using Get = const KernelAbi* (*)(int version);
   const auto get = reinterpret_cast<Get>(dlsym(RTLD_DEFAULT, "torchdevice_kernel_abi"));

@@ -59,7 +59,7 @@ void set_parts(
   g_load = make_loader(load);
 }
 
-bool install(int count, const std::vector<int64_t>& limits) {
+bool install(int count, const std::vector<int64_t>& limits, bool is_accelerator) {
   TORCH_CHECK(count >= 1 && count <= kMaxDevices, "device_count must be 1 to ", kMaxDevices, ", not ", count);
   TORCH_CHECK(kIsCuda || count == 1, "there is one mps device");
   TORCH_CHECK(
@@ -78,7 +78,7 @@ bool install(int count, const std::vector<int64_t>& limits) {
   const c10::WarningUtils::WarningHandlerGuard guard(&handler);
   install_allocators();
   install_guard();
-  const bool hooked = install_hooks();
+  const bool hooked = install_hooks(is_accelerator);
   register_stand_ins(g_deferred, g_load);
   register_direct_kernels();
   register_hot_kernels();
@@ -119,7 +119,7 @@ void set_python_kernels(const py::set& python_kernels) {
 
 void bind_device(py::module_& m) {
   m.attr("device_type") = kIsCuda ? "cuda" : "mps";
-  m.def("install", &install, py::arg("device_count"), py::arg("memory_limits"));
+  m.def("install", &install, py::arg("device_count"), py::arg("memory_limits"), py::arg("is_accelerator") = true);
   m.def("set_parts", &set_parts, py::arg("operators"), py::arg("load"));
   m.def("find_unfilled", &find_unfilled, py::arg("part"));
   m.def(

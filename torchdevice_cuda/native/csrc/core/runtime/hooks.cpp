@@ -28,6 +28,8 @@ using HooksBase = at::CUDAHooksInterface;
 using HooksBase = at::MPSHooksInterface;
 #endif
 
+bool g_is_accelerator = true;
+
 // Methods that only some versions of PyTorch declare are not marked override.
 struct Hooks final : HooksBase {
   Hooks() = default;
@@ -35,8 +37,9 @@ struct Hooks final : HooksBase {
   void init() const override {
     check_fork();
   }
+  // PyTorch takes the device that is built for its accelerator, and refuses to have two.
   bool isBuilt() const {
-    return true;
+    return g_is_accelerator;
   }
   bool isAvailable() const {
     return device_count() > 0;
@@ -86,10 +89,10 @@ struct Hooks final : HooksBase {
 
 #ifdef HOSTDEVICE_CUDA
   bool hasCUDA() const {
-    return device_count() > 0;
+    return g_is_accelerator && device_count() > 0;
   }
   bool hasCUDART() const {
-    return device_count() > 0;
+    return hasCUDA();
   }
   // Programs choose among these libraries by name, and a CUDA build has them. Do not report cuDNN: PyTorch would call
   // it.
@@ -218,7 +221,7 @@ struct Hooks final : HooksBase {
 
 }  // namespace
 
-bool install_hooks() {
+bool install_hooks(bool is_accelerator) {
   // PyTorch creates the hooks object on first use and never replaces it, and importing torch may already have created
   // it. The interface has no fields, so that our object fits into the memory of the existing one.
   static_assert(sizeof(Hooks) == sizeof(HooksBase));
@@ -233,8 +236,9 @@ bool install_hooks() {
   // build without CUDA.
   new (const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks())) at::CUDAHooksInterface();
 #endif
+  g_is_accelerator = is_accelerator;
 #ifdef HOSTDEVICE_CUDA
-  return at::detail::getCUDAHooks().hasCUDA();
+  return !is_accelerator || at::detail::getCUDAHooks().hasCUDA();
 #else
   return at::detail::getMPSHooks().hasMPS();
 #endif

@@ -7,8 +7,9 @@
 namespace hostdevice {
 
 void install_guard();
-// Replace the object that getCUDAHooks()/getMPSHooks() returns; return false if that failed.
-bool install_hooks();
+// Replace the object that getCUDAHooks()/getMPSHooks() returns; return false if that failed. PyTorch has one
+// accelerator: another device only computes with the tensors that it gets.
+bool install_hooks(bool is_accelerator);
 
 // Set once PyTorch has started autograd threads for the devices.
 extern std::atomic<bool> g_autograd_threads;
