@@ -44,6 +44,7 @@ CHANGED: dict[str, Any] = {
     "compile": "triton",
     "stand_ins": ("xformers",),
     "check_streams": "error",
+    "streams": 0,
 }
 ACTING = [option.field for option in settings.OPTIONS if not option.chooses_driver]
 PAIRS = [(field, driver) for field in ACTING for driver in settings.DRIVERS]
@@ -249,11 +250,22 @@ def check_streams() -> None:
     torch.cuda.synchronize()  # others reuse the memory
 
 
+def streams() -> None:
+    import torch
+
+    copied = torch.zeros(4, pin_memory=True)
+    copied.copy_(torch.ones(4, device="cuda"), non_blocking=True)
+    assert copied.tolist() == [0] * 4
+    torch.cuda.synchronize()
+    assert copied.tolist() == [1] * 4
+
+
 PROBES: dict[str, Callable[[], None]] = {
     **{probe.__name__: probe for probe in (identity, float64, devices, memory, capability, name, log_level)},
     **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusal_cache, nvidia_smi, hide_from, triton)},
     "check_streams": check_streams,
     "stand_ins": stand_ins,
+    "streams": streams,
     "policy": redirects,
     "allow_redirects": redirects,
 }

@@ -217,6 +217,7 @@ NOT_EVERYWHERE: dict[str, str] = {
     "torch._C._mps_recommendedMaxMemory": "the same; Metal tells otherwise",
     "torch._C._mps_getCurrentStream": "since 2.15; the emulated GPU brings it where torch.mps asks for it",
     "torch._C._mps_setStream": "the same",
+    "torch._C._mps_host_alias_storage": "since 2.13; without it code of the host gets copies",
     "torch._C._accelerator_getDeviceStats": "since 2.9; without it peaks are what was seen",
     "torch._C._accelerator_resetPeakStats": "the same",
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import VIRTUAL, child, python
+from harness import STORED, VIRTUAL, ChildConfig, child, python
 from harness.places import must_be_ready
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -31,6 +31,18 @@ def test_numba_shares_memory_with_tensors() -> None:
     must_be_ready(VIRTUAL)
     done = python("-m", "torchdevice_cuda", "--driver", "virtual", PROGRAMS / "numba_exchange.py", timeout=300)
     assert done.out.strip() == SAID
+
+
+@pytest.mark.slow
+@pytest.mark.native
+@pytest.mark.parametrize("mode", STORED, ids=str)
+@pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="not installed: numba (extra 'clients')")
+def test_a_gpu_lends_its_memory_to_numbas_kernels(mode: ChildConfig) -> None:
+    must_be_ready(mode)
+    done = python(
+        "-m", "torchdevice_cuda", "--driver", "mps", PROGRAMS / "numba_lent.py", environment=mode.full_environment()
+    )
+    assert done.out.strip().splitlines() == ["64.0", "[16, 2, 1]", "False"]
 
 
 class Of:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, python
+from harness import CPU, STORED, VIRTUAL, ChildConfig, python
 from harness.places import must_be_ready
 from recorded import read_record, triton
 
@@ -24,7 +24,7 @@ pytestmark = [
 PROGRAMS = Path(__file__).parent / "programs"
 RECORD = read_record(triton.RECORD)
 RECORDED = RECORD["numbers"]
-PLACES = {"virtual": VIRTUAL, "cpu": CPU, "mps": MPS_FAITHFUL}
+PLACES = {"virtual": VIRTUAL, "cpu": CPU, **dict(zip(("mps shared", "mps private"), STORED, strict=True))}
 
 
 @functools.cache
@@ -42,7 +42,7 @@ def told(program: str, driver: str, gpu: str | None = None, *arguments: str) -> 
 @pytest.mark.parametrize("driver", PLACES)
 def test_kernels_agree_with_torch(driver: str) -> None:
     # A tensor with addresses of others in it: an Apple GPU's are its own, which the host cannot use.
-    found = told("triton_kernels.py", driver, *((None, "grouped_gemm") if driver == "mps" else ("h200",)))
+    found = told("triton_kernels.py", driver, *((None, "grouped_gemm") if driver.startswith("mps") else ("h200",)))
     assert len(found) >= 12
     assert {name: off for name, off in found.items() if not off <= 1} == {}
 

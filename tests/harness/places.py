@@ -158,6 +158,8 @@ VIRTUAL_ACCELERATE = ChildConfig("virtual accelerate", {"driver": "virtual", "po
 #: The Apple GPU, emulated, under the policy that is its default, and the other.
 MPS = ChildConfig("mps accelerate", {"driver": "mps", "policy": "accelerate"})
 MPS_FAITHFUL = ChildConfig("mps faithful", {"driver": "mps", "policy": "faithful"})
+#: The Apple GPU with buffers of either storage mode, where a wrong access to one ends the process.
+STORED = tuple(MPS_FAITHFUL.within(TORCHDEVICE_EMULATE_MPS_STORAGE=mode) for mode in ("shared", "private"))
 BOTH_POLICIES = (MPS, MPS_FAITHFUL)
 #: A real GPU, under the policy that is its default, and the other.
 CUDA = ChildConfig("cuda accelerate", {"driver": "cuda", "policy": "accelerate"})

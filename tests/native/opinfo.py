@@ -1,6 +1,7 @@
 """Runs PyTorch's own operator samples on the bare device and compares with the CPU, forward and gradients.
 
-    cd tests; python -m native.opinfo [--device cuda|mps] [--dtype float32] [--samples 10] [--only add,mm] [--every 8]
+    cd tests; python -m native.opinfo [--device cuda|mps] [--streams SEED] [--dtype float32]
+        [--samples 10] [--only add,mm] [--every 8]
 
 The samples and the command line are those of tools/ops_mps.py; here the device is used without the rest of the product.
 """
@@ -26,7 +27,9 @@ def _refuses(error: BaseException) -> bool:
 def prepare(options: argparse.Namespace) -> op_sweep.One:
     """Install the device."""
     if options.device == "cuda":
-        use_cuda()
+        native = use_cuda()
+        if options.streams >= 0:
+            native.start_deferral(options.streams)
     else:
         use_mps()
     from op_samples import Device, checking
@@ -45,6 +48,9 @@ def main() -> int:
     """Run the command line."""
     parser = op_sweep.arguments(__doc__.splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "mps"), default="cuda")
+    parser.add_argument(
+        "--streams", type=int, default=-1, metavar="SEED", help="run work later, in an order that the seed chooses"
+    )
     return op_sweep.main(["-m", "native.opinfo"], parser, prepare, lambda given: f"{given.device} {given.dtype}")
 
 

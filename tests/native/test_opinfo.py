@@ -24,6 +24,17 @@ def test_some_operators(dtype: str, every: str) -> None:
     _run(bare(), "--dtype", dtype, "--every", every, "--samples", "4")
 
 
+def test_some_operators_that_run_later() -> None:
+    """Their results are inferred, with shapes, strides and types, before they are computed."""
+    _run(bare(), "--streams", "0", "--every", "12", "--samples", "4")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64", "int64"])
+def test_all_operators_that_run_later(dtype: str) -> None:
+    _run(bare(), "--streams", "1", "--dtype", dtype)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "float16", "bfloat16", "int64"])
 def test_all_operators(dtype: str) -> None:

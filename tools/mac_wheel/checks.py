@@ -178,6 +178,13 @@ PINS = (
     Pin("Unaligned blit request", "copies to addresses that are no multiple of four", text=True),
     Pin("Passed CPU tensor to MPS op", "devices are not compared before a kernel runs", text=True),
     Pin("PYTORCH_ENABLE_MPS_FALLBACK", "a variable sends what lacks a kernel to the CPU", text=True),
+    Pin("__ZN2at3mps16getIMPSAllocatorEb", "it makes private buffers, unless asked for shared ones", until=(2, 11)),
+    Pin("__ZN2at3mps16getIMPSAllocatorEv", "it makes shared buffers only", since=(2, 12)),
+    Pin(
+        "__ZN2at3mps13HeapAllocator20MPSHeapAllocatorImpl19getHostAliasStorageERKN3c107StorageE",
+        "the memory of a shared buffer can be had",
+        since=(2, 13),
+    ),
     Pin("__ZNK2at3mps8MPSHooks16isOnMacOSorNewerEjj", "what there is depends on the release of macOS"),
 )
 

@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
-from . import compiled, copies
+from ..drivers.loans import Loan
+from . import compiled
+from .leaving import leaving
 
 _C10 = "c10/util/Half.h c10/util/BFloat16.h c10/util/complex.h".split()
 _TYPES = {
@@ -154,12 +156,19 @@ def launch(
     return results[0] if outputs == 1 else tuple(results)
 
 
-def launch_on_copies(
-    code: str, name: str, by_reference: bool, outputs: int, tensors: Sequence[torch.Tensor], extras: dict[str, Any]
+def launch_lent(
+    loan: Loan,
+    code: str,
+    name: str,
+    by_reference: bool,
+    outputs: int,
+    tensors: Sequence[torch.Tensor],
+    extras: dict[str, Any],
 ) -> Any:
-    """Launch on host copies, if the GPU has memory of its own, and copy the results back."""
+    """Launch on the host, if the GPU has memory of its own: it is lent, and results are copied to the GPU."""
     device = _device(tensors, takes_host=False) if tensors else None
-    copies.leaving(f"jiterator {name}")
-    held = [copies.to_host(tensor) for tensor in tensors]
-    made = launch(code, name, by_reference, outputs, held, extras, takes_host=True)
+    leaving(f"jiterator {name}")
+    lent = [loan.tensor(tensor, is_written=False) for tensor in tensors]
+    with loan:
+        made = launch(code, name, by_reference, outputs, lent, extras, takes_host=True)
     return made.to(device) if outputs == 1 else tuple(one.to(device) for one in made)

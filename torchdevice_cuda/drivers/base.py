@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ..native.interface import Native, NativeGraph, Rescue
     from ..settings import Settings
+    from .loans import Loan
 
 
 def _marking_children(driver: Driver) -> Callable[[], None]:
@@ -110,6 +111,10 @@ class Driver(abc.ABC):
     def graph(self) -> NativeGraph | None:
         """Return an empty graph, if graphs are supported."""
         return None
+
+    def loan(self) -> Loan:
+        """Return a loan of the devices' memory to one call of host code, where that memory is not the host's."""
+        raise NotImplementedError(f"the {self.name!r} driver of torchdevice_cuda lends no memory")
 
     @property
     def native(self) -> Native | None:

@@ -6,6 +6,7 @@ the device's memory, and it takes and gives that interface, as numba does with a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+from ..drivers.loans import Loan
 
 Function = Callable[..., Any]
 _INTERFACE = "__cuda_array_interface__"
@@ -41,13 +44,15 @@ def over(interface: dict[str, Any], owner: Any) -> Any:
 class Arrays:
     """Changes of the simulator."""
 
-    def __init__(self, on_gpu: Callable[[torch.Tensor], bool], exports: bool) -> None:
-        """``exports``: whether tensors can be made over the arrays' memory."""
-        self._on_gpu, self._exports = on_gpu, exports
+    def __init__(self, on_gpu: Callable[[torch.Tensor], bool], exports: bool, lend: Callable[[], Loan] | None) -> None:
+        """``exports``: whether tensors can be made over the arrays' memory; ``lend``: for a GPU with its own memory."""
+        self._on_gpu, self._exports, self._lend = on_gpu, exports, lend
 
     def interface(self, value: Any) -> dict[str, Any] | None:
         """Return the interface of what is in the device's memory; of our tensors even where they say ``cpu``."""
         if isinstance(value, torch.Tensor) and self._on_gpu(value):
+            if self._lend is not None:
+                return None  # it is lent for a launch only
             with torch.no_grad():
                 bare = value.detach()
             array = bare.__array__() if bare.device.type == "cpu" else None
@@ -95,13 +100,18 @@ class Arrays:
 
         @functools.wraps(call)
         def __call__(kernel: Any, *args: Any) -> Any:
-            return call(kernel, *(self._argument(array, value) for value in args))
+            loan = None if self._lend is None else self._lend()
+            given = [self._argument(array, value, loan) for value in args]
+            with contextlib.nullcontext() if loan is None else loan:
+                return call(kernel, *given)
 
         return {(kind, "__call__"): __call__}
 
-    def _argument(self, array: Any, value: Any) -> Any:
+    def _argument(self, array: Any, value: Any, loan: Loan | None) -> Any:
         if isinstance(value, (array, np.ndarray)) or not hasattr(value, "__class__"):
             return value
+        if loan is not None and isinstance(value, torch.Tensor) and self._on_gpu(value):
+            return array(loan.tensor(value).__array__())
         interface = self.interface(value)
         return value if interface is None else array(over(interface, value))
 

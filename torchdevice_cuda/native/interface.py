@@ -240,6 +240,15 @@ class Native(NativeMemory, Device, Protocol):
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy."""
 
+    def start_deferral(self, seed: int) -> None:
+        """Run work when something waits for it, in an order that the seed chooses; earlier work runs first."""
+
+    def stop_deferral(self) -> None:
+        """Run all work, and later work when it is issued."""
+
+    def read_deferral_counts(self) -> dict[str, tuple[int, int, int]]:
+        """Return how many calls of each operator were deferred, ran at once, and returned an unexpected layout."""
+
     # ------------------------------------------------------------------- graphs
     def captures_underway(self) -> bool:
         """Return whether a graph is being captured, on any stream."""

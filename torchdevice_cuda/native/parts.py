@@ -234,6 +234,11 @@ _PARTS: dict[str, dict[str, Part]] = {
             "the detector of races between streams, the host and freed memory",
             functions=("check_streams", "forget_races"),
         ),
+        "deferral": Part(
+            {"deferral": Unit("-O1", ("deferral", "graphs/node.cpp"), seconds=25)},
+            "work that runs when something waits for it, in an order chosen by a seed",
+            functions=("start_deferral", "stop_deferral", "read_deferral_counts"),
+        ),
         "profiling": Part(
             _single("profiling", 14), "device events for PyTorch's profilers", functions=("describe_devices",)
         ),

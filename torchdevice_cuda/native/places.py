@@ -48,8 +48,11 @@ def find_key(kind: str, torch: Torch) -> str:
 
 def find_part_key(kind: str, part: str, core: str) -> str:
     """Return a digest of everything that another part depends on, for a core with this key."""
-    own = [(name, path) for name, path in compilation.sources() if name.startswith(f"native/csrc/{part}/")]
-    return _digest([core, repr(parts.parts_of(kind)[part].units)], own)
+    units = parts.parts_of(kind)[part].units
+    # A file of another part is used with its header.
+    roots = {f"native/csrc/{folder.removesuffix('.cpp')}" for unit in units.values() for folder in unit.folders}
+    own = [(name, path) for name, path in compilation.sources() if name.startswith(tuple(roots))]
+    return _digest([core, repr(units)], own)
 
 
 def find_cache_key(kind: str) -> str:

@@ -18,7 +18,9 @@ from .values import (
     read_destination,
     read_name,
     read_one_of,
+    read_streams,
     write_lower,
+    write_streams,
     write_version,
 )
 from .variables import SWITCH_VALUES, read_switch, write_switch
@@ -64,6 +66,8 @@ class Settings:
     triton: str = "compiled"
     check_streams: str = "off"
     stand_ins: tuple[str, ...] = ()
+    #: the seed of an adversarial order; ``None``: work runs when it is issued
+    streams: int | None = None
 
     @property
     def profile(self) -> gpus.Gpu | None:
@@ -301,6 +305,20 @@ OPTIONS: tuple[Option, ...] = (
         stand_ins.read,
         stand_ins.write,
         link="packages.md#stand-ins",
+    ),
+    Option(
+        "streams",
+        RUNNING,
+        "when work of streams runs: at once, or when something waits for it, in an order that the seed chooses",
+        "eager, adversarial, adversarial:SEED (the seed is a whole number, 0 by default)",
+        read_streams,
+        write_streams,
+        link="adversarial-streams.md",
+        exceptions={
+            CUDA: Refused("a real GPU orders its work itself"),
+            MPS: Refused("the Apple GPU orders its work itself"),
+            CPU: Refused("tensors are CPU tensors, whose operators run at once"),
+        },
     ),
     _switch(
         "emulate_mps",

@@ -12,6 +12,9 @@ for _power, _letter in enumerate("kmgtp", start=1):
     _UNITS[_letter] = _UNITS[f"{_letter}ib"] = 1024**_power
     _UNITS[f"{_letter}b"] = 1000**_power
 
+#: Orders of streams.
+_EAGER, _ADVERSARIAL = "eager", "adversarial"
+
 #: The largest size that torch's C++ can count after rounding up.
 _MOST_BYTES = 8191 * 1024**5
 
@@ -56,6 +59,16 @@ def read_capability(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def read_streams(text: str) -> int | None:
+    """Read how work of streams is ordered: the seed of an adversarial order; ``None`` for the order of issue."""
+    if text.strip().lower() == _EAGER:
+        return None
+    match = re.fullmatch(rf"\s*{_ADVERSARIAL}(?::([0-9]{{1,18}}))?\s*", text.lower())
+    if match is None:
+        raise ValueError(text)
+    return int(match[1] or 0)
+
+
 def _text(text: str) -> str:
     if not text.strip():
         raise ValueError(text)
@@ -71,6 +84,11 @@ def read_name(text: str) -> str:
 def read_destination(text: str) -> str:
     """Return an absolute path: the program and its children may change the working folder."""
     return text if _text(text) == "-" else os.path.abspath(text)
+
+
+def write_streams(seed: int | None) -> str:
+    """Write the order of streams."""
+    return _EAGER if seed is None else f"{_ADVERSARIAL}:{seed}"
 
 
 def write_lower(value: Any) -> str:

@@ -116,6 +116,12 @@ VARIABLES: tuple[Variable, ...] = (
         "from the end of work on the emulated Apple GPU to its signal",
     ),
     Variable(
+        "TORCHDEVICE_EMULATE_MPS_STORAGE",
+        "shared, private",
+        _match("shared|private"),
+        "the storage mode of the emulated Apple GPU's buffers; set, a wrong access of the host ends the process",
+    ),
+    Variable(
         "TORCHDEVICE_TOOLKIT_VERSION",
         "a version of CUDA such as 13.0",
         _match(r"[0-9]+\.[0-9]+"),

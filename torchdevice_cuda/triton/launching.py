@@ -86,11 +86,11 @@ class Launches:
             hook(about)
 
     def _compute(self, name: str, memory: Memory, work: Callable[[], None]) -> None:
-        if MODES.trusted:
-            work()
-        else:
-            self.place.run(name, memory.ranges(), work)
-        memory.finish()
+        with memory:
+            if MODES.trusted:
+                work()
+            else:
+                self.place.run(name, memory.ranges(), work)
 
 
 def _hooks(hook: Any) -> list[Callable[[Any], None]]:

@@ -1,10 +1,13 @@
-"""The memory that a kernel works on: the device's own where that is the host's, else a copy that goes back."""
+"""The memory that a kernel works on: the device's own where that is the host's, else what the GPU lends to the host."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..drivers.loans import Loan
 
 #: The first address, and the size in bytes.
 Range = tuple[int, int]
@@ -46,32 +49,32 @@ class Memory:
         """Return the memory that the kernel was given."""
         return list(dict.fromkeys(self._ranges))
 
-    def finish(self) -> None:
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         """The kernel is done."""
 
 
-class Copies(Memory):
-    """Copies of the tensors' storages on the host; what the kernel wrote goes back when it is done."""
+class Lent(Memory):
+    """Memory of tensors that the GPU lends to the host."""
 
-    def __init__(self, to_host: Callable[[Any], Any]) -> None:
+    def __init__(self, loan: Loan) -> None:
         super().__init__(list)  # an address in a tensor is the device's
-        self._to_host = to_host
-        self._copies: dict[int, tuple[Any, Any]] = {}
+        self._loan = loan
 
     def address(self, tensor: Any) -> int:
-        """Where the copy of a tensor's first element is."""
-        storage = tensor.untyped_storage()
-        key = storage.data_ptr()
-        if key not in self._copies:
-            import torch
+        """Where the kernel finds a tensor's first element on the host."""
+        return self._loan.address(tensor)
 
-            whole = tensor.detach().new_empty(0, dtype=torch.uint8).set_(storage)
-            self._copies[key] = whole, self._to_host(whole)
-        copy = self._copies[key][1]
-        self._know(copy.data_ptr(), copy.numel())
-        return int(copy.data_ptr() + tensor.storage_offset() * tensor.element_size())
+    def ranges(self) -> list[Range]:
+        """Return the memory that the kernel was given."""
+        return self._loan.ranges()
 
-    def finish(self) -> None:
-        """Bring the copies back."""
-        for whole, copy in self._copies.values():
-            whole.copy_(copy)
+    def __enter__(self) -> Memory:
+        self._loan.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """The kernel is done: take the memory back."""
+        self._loan.__exit__(*error)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ...native.interface import Native, Rescue
     from ...settings import Settings
+    from ..loans import Loan
 
 _log = logging.getLogger("torchdevice_cuda")
 _TRAITS = Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.PARTIAL | Trait.UNSHARED | Trait.RACING_COPIES
@@ -37,12 +38,13 @@ def emulate(memory: int, build: bool) -> Native:
     """Emulate the Apple GPU with a device in host memory: the same operators, refusals and module."""
     from ...native import build as native_build
     from ...native import half
-    from . import emulated_streams
+    from . import emulated_streams, storages
 
     native: Native = native_build.load("mps", build=build)
     half.settle(native, native_build.origin("mps").notes)
     install(native, "emulated Apple GPU", [memory])
     emulated_streams.complete()
+    storages.complete()
     import torch
 
     # offer() calls it for a real GPU. It initializes Metal: from now on every forked child is a bad one.
@@ -115,6 +117,13 @@ class MpsDriver(RecordingDriver):
     def memory(self) -> MpsMemory:
         """Return the device's memory, created on first use, when torch is complete."""
         return MpsMemory(self._count, self.settings.memory, self._books)
+
+    def loan(self) -> Loan:
+        """Return a loan of the GPU's memory, in place if torch's allocator makes shared buffers."""
+        from ..loans import Loan
+        from .storages import find_alias
+
+        return Loan(find_alias, self.streams.drain)
 
     def device_count(self) -> int:
         """Return one, or zero if the program may not see it."""

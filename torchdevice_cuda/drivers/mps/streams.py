@@ -92,11 +92,11 @@ class MpsStreams(HostStreams):
     def synchronize(self, stream_id: int, device: int) -> None:
         """Wait for all work of a stream, that is, of the queue."""
         super().synchronize(stream_id, device)
-        self._drain()
+        self.drain()
 
     def synchronize_device(self, device: int) -> None:
         super().synchronize_device(device)
-        self._drain()
+        self.drain()
 
     def _idle(self) -> bool:
         """Return whether the queue is empty: an event that is recorded now signals within a moment.
@@ -114,7 +114,7 @@ class MpsStreams(HostStreams):
                 self._marker, self._misses = None, 0
             return self._marker is None
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """Wait for the whole queue. torch's own function holds the GIL, so it comes last."""
         import torch
 
@@ -125,7 +125,7 @@ class MpsStreams(HostStreams):
         """Wait for a signal; return false if there is none though all work is done."""
         if _signals(recording, _PATIENCE_S):
             return True
-        self._drain()
+        self.drain()
         return _signals(recording, _GRACE_S)
 
     # ------------------------------------------------------------------- events
@@ -166,7 +166,7 @@ class MpsStreams(HostStreams):
             arrived = self._arrives(anchor)
             # since() synchronizes where an error of the GPU ends the process. Here the program gets a pending one, as
             # CUDA raises it at a later call, and the next timed event lays the anchor.
-            self._drain()
+            self.drain()
             self._anchored = True  # even without a signal: a retry takes as long as the timeout
             if arrived:
                 # It raises after the time has been recorded: an event is not later than itself.
@@ -188,7 +188,7 @@ class MpsStreams(HostStreams):
             if not recording.asked and self._anchor is not None:
                 recording.asked = True
                 # since() waits for the whole queue while holding the GIL, so make sure that the queue is empty.
-                self._drain()
+                self.drain()
                 with contextlib.suppress(RuntimeError):
                     recording.milliseconds = recording.since(self._anchor)
             return recording.milliseconds

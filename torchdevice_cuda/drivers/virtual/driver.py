@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -95,6 +96,16 @@ class VirtualDriver(HostDriver):
         half.settle(self._module, build.origin("cuda").notes)
         if self._installs:
             _register_cuda_operators()
+            self._order_streams()
+
+    def _order_streams(self) -> None:
+        """Defer work if an adversarial order was chosen; an activation before this one may have deferred it."""
+        from ...native import parts
+
+        if self.settings.streams is not None:
+            self._module.start_deferral(self.settings.streams)
+        elif parts.name_library("cuda", "deferral") in sys.modules:
+            self._module.stop_deferral()
 
     def describe(self) -> list[tuple[str, str]]:
         """Add the source of the compiled part."""

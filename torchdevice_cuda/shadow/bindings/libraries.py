@@ -216,7 +216,7 @@ def _cuda_jiterator_compile_and_launch_kernel(
     def launch(*given: torch.Tensor) -> Any:
         arguments = (code_string, kernel_name, return_by_ref, num_outputs, given, kwargs)
         if not traits & Trait.HOST_MEMORY:
-            return jiterator.launch_on_copies(*arguments)
+            return jiterator.launch_lent(active().loan(), *arguments)
         return jiterator.launch(*arguments, takes_host=bool(traits & Trait.TRANSLATED))
 
     recording = recording_here() if torch._C._len_torch_dispatch_stack() else None

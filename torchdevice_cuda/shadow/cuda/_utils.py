@@ -5,13 +5,15 @@ A CUDA build installs the packages of the compiler and the driver, whether or no
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdevice_cuda.cuda_cpp import copies
+from torchdevice_cuda.cuda_cpp.leaving import leaving
 from torchdevice_cuda.drivers import active
+from torchdevice_cuda.drivers.loans import Loan
 from torchdevice_cuda.drivers.traits import Trait
 from torchdevice_cuda.shadow import stock
 
@@ -69,17 +71,16 @@ if "_CudaKernel" in globals():
 
         def _launch(self, grid: Any, block: Any, args: Any, **kwargs: Any) -> None:
             traits = active().traits
+            loan: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
             if traits & Trait.HOST_MEMORY:
-                held = None
                 prepared = _on_host if traits & Trait.TRANSLATED else _as_given
             else:
-                held = copies.Copies()
-                prepared = functools.partial(_copied, held)
-                copies.leaving(f"kernel {_get_cuda_library().name_of(self.func)}")
+                loan = active().loan()
+                prepared = functools.partial(_lent, loan)
+                leaving(f"kernel {_get_cuda_library().name_of(self.func)}")
             args = [prepared(a) if isinstance(a, torch.Tensor) else a for a in args or []]
-            super().__call__(grid, block, args, **kwargs)
-            if held is not None:
-                held.bring_back()
+            with loan:
+                super().__call__(grid, block, args, **kwargs)
 
     def _as_given(tensor: torch.Tensor) -> torch.Tensor:
         return tensor
@@ -87,6 +88,6 @@ if "_CudaKernel" in globals():
     def _on_host(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.as_subclass(_Device)
 
-    def _copied(held: copies.Copies, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a host copy of a device tensor; stock refuses host tensors, or they are pinned."""
-        return tensor if tensor.is_cpu else held.of(tensor).as_subclass(_Device)
+    def _lent(loan: Loan, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a device tensor's memory on the host; stock refuses host tensors, or they are pinned."""
+        return tensor if tensor.is_cpu else loan.tensor(tensor).as_subclass(_Device)

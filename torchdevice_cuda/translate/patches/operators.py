@@ -36,7 +36,7 @@ _LOADER = "importlib.machinery.ExtensionFileLoader"
 def kernels(context: Context) -> None:
     """Every operator without a kernel on the GPU gets one that computes elsewhere and moves the result back."""
     # Imported here, because other drivers do not need the tables.
-    from ...cuda_cpp import copies
+    from ...cuda_cpp.leaving import leaving
     from ...fallback.capabilities import keys, refusals
     from ...fallback.cpu import homes_of_doubles, homes_of_quantized
     from ...fallback.guards import Guard, functions
@@ -88,8 +88,8 @@ def kernels(context: Context) -> None:
     _after_loading(context, register_others)
     # It registers its kernels from Python.
     editor.on_undo(context.when_imported(BITSANDBYTES, lambda _: register_others()))
-    editor.on_undo(functools.partial(setattr, copies.leaving, "told", copies.leaving.told))
-    copies.leaving.told = chain.left
+    editor.on_undo(functools.partial(setattr, leaving, "told", leaving.told))
+    leaving.told = chain.left
     if settings.refusal_cache == "disk":
         # The emulated device is no Mac, whatever machine it runs on.
         refusals.keep("emulated" if Trait.NATIVE in context.traits else kind)

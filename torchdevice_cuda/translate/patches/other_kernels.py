@@ -35,7 +35,9 @@ def exchange(context: Context) -> None:
     def arrays() -> Any:
         from ...foreign.numba import Arrays
 
-        return Arrays(context.on_gpu, exports=Trait.NATIVE in context.traits and Trait.HOST_MEMORY in context.traits)
+        in_host_memory = Trait.HOST_MEMORY in context.traits
+        exports = in_host_memory and Trait.NATIVE in context.traits
+        return Arrays(context.on_gpu, exports, None if in_host_memory else context.driver.loan)
 
     def change(changed: dict[tuple[Any, str], Any]) -> None:
         for (owner, name), value in changed.items():

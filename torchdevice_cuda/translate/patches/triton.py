@@ -8,8 +8,6 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
-import torch
-
 from ..._compat import accelerator_error
 from ...drivers.errors import ENDING, error_text, words_of
 from ...drivers.recording.mode import refuse_unseen
@@ -104,13 +102,12 @@ def in_graphs(context: Context) -> None:
 def _place(context: Context) -> Any:
     """Return the environment in which kernels run."""
     from ...triton.launching import Place
-    from ...triton.memory import Copies, Memory, of_living_tensors
+    from ...triton.memory import Lent, Memory, of_living_tensors
 
     native, on_gpu = context.driver.native, context.on_gpu
-    to_host = torch._C.TensorBase.cpu  # torch.Tensor.cpu may be redirected
     compiles = context.settings.triton == "compiled"
 
-    def copied(name: str, memory: list[tuple[int, int]], work: Any) -> None:
+    def lent(name: str, memory: list[tuple[int, int]], work: Any) -> None:
         if context.left is not None:
             context.left(f"triton.{name}", "CPU", "Triton compiles for NVIDIA's GPUs; the CPU computes")
         refuse_unseen(f"the Triton kernel {name}")
@@ -121,7 +118,7 @@ def _place(context: Context) -> Any:
         work()
 
     if Trait.HOST_MEMORY not in context.traits:
-        return Place(lambda: Copies(to_host), on_gpu, copied, compiles)
+        return Place(lambda: Lent(context.driver.loan()), on_gpu, lent, compiles)
     if native is None:
         return Place(lambda: Memory(of_living_tensors), lambda tensor: True, beside, compiles)
 

@@ -1,5 +1,6 @@
 #include "graphs/node.h"
 
+#include <ATen/ops/from_blob.h>
 #include <c10/util/irange.h>
 
 #include <algorithm>
@@ -22,6 +23,14 @@ at::Tensor copy_scalar(const at::Tensor& t) {
   at::Tensor copy = t.clone();
   copy.unsafeGetTensorImpl()->set_wrapped_number(t.unsafeGetTensorImpl()->is_wrapped_number());
   return copy;
+}
+
+// Whether a tensor has these sizes and strides. Strides of dimensions of size one do not count.
+bool has_layout(const at::Tensor& t, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
+  if (t.sizes() != sizes || t.storage_offset() != offset) return false;
+  for (const auto d : c10::irange(sizes.size()))
+    if (sizes[d] > 1 && t.strides()[d] != strides[d]) return false;
+  return true;
 }
 
 // Makes the thread's allocations return the captured addresses during a call.
@@ -119,8 +128,12 @@ void Node::add_results(c10::ArrayRef<IValue> arguments, c10::ArrayRef<IValue> re
     each_result(v, [&](const at::Tensor& t) {
       const bool made = is_device_tensor(t) && is_plain(t) &&
           std::find(given.begin(), given.end(), t.storage().data()) == given.end();
-      results_.push_back(
-          made ? Result{t.storage().unsafeGetStorageImpl()->mutable_data(), t.storage().nbytes()} : Result{nullptr, 0});
+      if (!made)
+        results_.emplace_back();
+      else
+        results_.push_back(
+            {t.storage().unsafeGetStorageImpl()->mutable_data(), t.storage().nbytes(), t.dtype(), t.sizes().vec(),
+             t.strides().vec(), t.storage_offset()});
     });
   }
   const auto none = [](const Result& r) { return !r.address; };
@@ -136,27 +149,50 @@ void Node::call(torch::jit::Stack& stack) const {
   op_->redispatchBoxed(keys_, &stack);
 }
 
-void Node::replay() const {
+bool Node::place(const at::Tensor& result, const Result& expected) const {
+  const bool same_layout = has_layout(result, expected.sizes, expected.strides, expected.offset);
+  if (same_layout && result.storage().nbytes() == expected.bytes) {
+    std::memcpy(expected.address, result.storage().data(), expected.bytes);
+    return true;
+  }
+  TORCH_INTERNAL_ASSERT(
+      result.sizes() == expected.sizes && result.dtype() == expected.dtype, name_,
+      " gave a result of another shape or type when replayed: ", result.sizes(), " of ", result.dtype(), ", not ",
+      c10::IntArrayRef(expected.sizes), " of ", expected.dtype);
+  Aliases aliases(index_);
+  auto* const at = static_cast<char*>(expected.address) + expected.offset * result.itemsize();
+  at::from_blob(at, expected.sizes, expected.strides, at::TensorOptions(expected.dtype))
+      .copy_(aliases.to_cpu(result, false));
+  return same_layout;
+}
+
+bool Node::replay() const {
   const ReplayScope replaying(allocations_);
   if (work_) {
     work_();
-    return;
+    return true;
   }
   t_current_device = index_;
   torch::jit::Stack stack = arguments_;
   call(stack);
-  if (results_.empty()) return;
+  // The results for which the kernel got other memory this time. If that is another result's, they must not overwrite
+  // each other.
+  std::vector<std::pair<at::Tensor, const Result*>> misplaced;
+  t_captured.next = allocations_.entries.size();  // copies are in host memory
   auto expected = results_.begin();
   for (const auto& v : stack) {
     each_result(v, [&](const at::Tensor& t) {
       if (expected == results_.end()) return;
       const Result& r = *expected++;
-      // The kernel got other memory this time: copy the result to its captured address.
-      if (!r.address || !t.has_storage() || t.storage().data() == r.address) return;
-      TORCH_INTERNAL_ASSERT(t.storage().nbytes() == r.bytes, name_, " gave a result of another size when replayed");
-      std::memcpy(r.address, t.storage().data(), r.bytes);
+      if (!r.address || !t.has_storage()) return;
+      const void* const at = t.storage().data();
+      if (at == r.address && has_layout(t, r.sizes, r.strides, r.offset)) return;
+      misplaced.emplace_back(is_captured_address(at) ? t.clone() : t, &r);
     });
   }
+  bool as_expected = true;
+  for (const auto& [result, place_of] : misplaced) as_expected = place(result, *place_of) && as_expected;
+  return as_expected;
 }
 
 }  // namespace hostdevice

@@ -26,8 +26,9 @@ class Node {
       std::string name, std::function<void()> work, std::vector<const void*> addresses = {},
       CapturedAllocations allocations = {}, bool computes = true);
 
-  // Run below autograd; the caller restores the thread's device.
-  void replay() const;
+  // Run below autograd; the caller restores the thread's device. Return false if a result is laid out otherwise than
+  // the expected one: its elements are then copied one by one.
+  bool replay() const;
 
   const std::string& name() const {
     return name_;
@@ -53,13 +54,18 @@ class Node {
 
  private:
   struct Result {
-    void* address;
-    size_t bytes;
+    void* address = nullptr;  // of the storage
+    size_t bytes = 0;
+    caffe2::TypeMeta dtype;
+    std::vector<int64_t> sizes, strides;
+    int64_t offset = 0;
   };
   void freeze(const OperatorInfo& f, c10::ArrayRef<c10::IValue> arguments);
   bool computes_on_cpu(const OperatorInfo& f, c10::ArrayRef<c10::IValue> arguments) const;
   void add_results(c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results);
   void call(torch::jit::Stack& stack) const;
+  // Copy a result to its place; return false if it is laid out otherwise.
+  bool place(const at::Tensor& result, const Result& expected) const;
 
   std::string name_;
   std::optional<c10::OperatorHandle> op_;

@@ -12,6 +12,7 @@
 #include "runtime/device.h"
 #include "runtime/failure.h"
 #include "runtime/multiprocessors.h"
+#include "runtime/observer.h"
 #include "runtime/pinned.h"
 #include "runtime/streams.h"
 
@@ -40,7 +41,7 @@ int64_t make_stream(int device, int priority) {
 int query(void* stream) {
   auto& state = state_of(stream);
   if (capture_of(state)) return kCapturing;
-  return stream_idle(state) ? 0 : kNotReady;
+  return query_stream(state) ? 0 : kNotReady;
 }
 int synchronize(void* stream) {
   auto& state = state_of(stream);
@@ -68,6 +69,7 @@ int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void
       return 0;
     }
   }
+  observe([&](StreamObserver& o) { o.begin_other_work(state_of(stream)); });
   DeviceWork launched;
   if (is_profiled()) launched.begin(name, t_current_device);
   const InNode whole;

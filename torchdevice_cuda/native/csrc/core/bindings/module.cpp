@@ -19,6 +19,7 @@
 #include "runtime/generator.h"
 #include "runtime/install.h"
 #include "runtime/libraries.h"
+#include "runtime/mps_storage.h"
 #include "runtime/multiprocessors.h"
 
 namespace hostdevice {
@@ -88,6 +89,7 @@ bool install(int count, const std::vector<int64_t>& limits) {
 #ifdef HOSTDEVICE_CUDA
   publish_kernel_abi();
 #endif
+  if constexpr (!kIsCuda) install_mps_protection();
   install_fork_handlers();
   py::module_::import("atexit").attr("register")(
       py::cpp_function([] { prepare_exit(); }, py::call_guard<py::gil_scoped_release>()));

@@ -16,30 +16,37 @@ at::Tensor make_empty_like(const at::Tensor& t, c10::Device where) {
 
 }  // namespace
 
+MetaCall call_meta_kernel(const c10::OperatorHandle& op, const OperatorInfo& f, c10::ArrayRef<c10::IValue> arguments) {
+  const c10::Device meta(c10::DeviceType::Meta);
+  MetaCall call;
+  for (size_t i = 0; i < arguments.size(); i++) {
+    if (f.args[i].kind == Kind::Device && arguments[i].isDevice()) {
+      call.results.emplace_back(meta);
+      continue;
+    }
+    call.results.push_back(map_tensors(arguments[i], f.args[i].kind, [&](const at::Tensor& t) {
+      at::Tensor shape = make_empty_like(t, meta);
+      // A number of Python's does not decide the type of a result.
+      if (t.unsafeGetTensorImpl()->is_wrapped_number()) shape.unsafeGetTensorImpl()->set_wrapped_number(true);
+      call.tensors.emplace_back(shape, t);
+      return shape;
+    }));
+  }
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &call.results);
+  return call;
+}
+
 torch::jit::Stack make_results_by_shape(
     const c10::OperatorHandle& op, const OperatorInfo& f, c10::ArrayRef<c10::IValue> arguments,
     c10::DeviceIndex index) {
-  const c10::Device meta(c10::DeviceType::Meta);
-  std::vector<std::pair<at::Tensor, at::Tensor>> known;  // meta tensors and the arguments that they replace
-  torch::jit::Stack stack;
-  for (size_t i = 0; i < arguments.size(); i++) {
-    if (f.args[i].kind == Kind::Device && arguments[i].isDevice()) {
-      stack.emplace_back(meta);
-      continue;
-    }
-    stack.push_back(map_tensors(arguments[i], f.args[i].kind, [&](const at::Tensor& t) {
-      known.emplace_back(make_empty_like(t, meta), t);
-      return known.back().first;
-    }));
-  }
-  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  MetaCall call = call_meta_kernel(op, f, arguments);
   const auto made = [&](const at::Tensor& t) {
-    for (const auto& [shape, argument] : known)
+    for (const auto& [shape, argument] : call.tensors)
       if (shape.is_same(t)) return argument;
     return make_empty_like(t, device(index));
   };
-  for (auto& v : stack) v = map_tensors(v, v.isTensor() ? Kind::Tensor : Kind::TensorList, made);
-  return stack;
+  for (auto& v : call.results) v = map_tensors(v, v.isTensor() ? Kind::Tensor : Kind::TensorList, made);
+  return std::move(call.results);
 }
 
 }  // namespace hostdevice

@@ -14,6 +14,7 @@
 #include "runtime/failure.h"
 #include "runtime/gpu_trace.h"
 #include "runtime/ipc.h"
+#include "runtime/observer.h"
 #include "runtime/pinned.h"
 #include "runtime/segments.h"
 #include "runtime/streams.h"
@@ -218,7 +219,11 @@ std::pair<size_t, size_t> memory_info(c10::DeviceIndex index) {
   return memory_of(index).info();
 }
 void empty_cache(PoolId pool) {
-  for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).empty_cache(pool);
+  for (int i = 0; i < device_count(); i++) {
+    const auto index = static_cast<c10::DeviceIndex>(i);
+    observe([&](StreamObserver& o) { o.begin_release(index); });
+    memory_of(index).empty_cache(pool);
+  }
 }
 std::vector<SegmentInfo> segments(c10::DeviceIndex index, PoolId pool) {
   return get_checked_memory(index).snapshot(pool);

@@ -24,9 +24,11 @@ struct CapturedAllocations {
   };
   std::vector<Entry> entries;
   std::vector<Draw> draws;
+  uint64_t words = 0;  // how far the draws of a tried call advance the generator
 };
 
-// Where this thread's device allocations are recorded, or come from.
+// Where this thread's device allocations are recorded, or come from. With both, a call is only tried: its memory is the
+// host's, and its draws do not advance generators.
 struct CaptureCursor {
   CapturedAllocations* recording = nullptr;
   const CapturedAllocations* replaying = nullptr;

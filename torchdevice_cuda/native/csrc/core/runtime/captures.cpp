@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compat.h"
+#include "runtime/observer.h"
 
 namespace hostdevice {
 
@@ -181,6 +182,7 @@ struct Captures {
 };
 
 void begin_capture(const std::shared_ptr<Capture>& capture) {
+  observe([&](StreamObserver& o) { o.begin_capture(capture->origin()); });
   auto& all = Captures::all();
   const Captures::Lock lock(all.mutex);
   all.begin(capture);

@@ -235,6 +235,7 @@ bool DeviceMemory::comes_after_uses(const Block* b, c10::StreamId stream) const 
 }
 
 void DeviceMemory::release(Block* b) {
+  if (C10_UNLIKELY(!b->pool)) observe([&](StreamObserver& o) { o.begin_release(index_); });
   const Context context = context_of_free();
   observe([](StreamObserver& o) { o.begin_memory_call(); });
   Lock lock(mutex_);

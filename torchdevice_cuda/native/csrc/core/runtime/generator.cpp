@@ -86,6 +86,13 @@ void GeneratorImpl::skip(uint64_t by) {
   const std::lock_guard<std::mutex> lock(mutex_);
   state_->offset += by;
 }
+c10::intrusive_ptr<c10::intrusive_ptr_target> GeneratorImpl::reserve(uint64_t words) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto here = c10::make_intrusive<State>(state_->seed);
+  here->offset = state_->offset;
+  state_->offset += words;
+  return here;
+}
 void GeneratorImpl::add_graph() {
   if (state_->graphs++ > 0) return;
   state_->device_seed = allocate(sizeof(int64_t), resolve(device_.index()));
@@ -98,6 +105,12 @@ void GeneratorImpl::remove_graph() {
 }
 
 Philox GeneratorImpl::advance_by(uint64_t by) {
+  if (C10_UNLIKELY(t_captured.recording && t_captured.replaying)) {
+    auto& tried = *t_captured.recording;
+    tried.draws.push_back({state_, tried.words});
+    tried.words += by;
+    return {state_->seed, state_->offset};
+  }
   // A graph draws from the generator states that it was captured with, whatever state the generator has now.
   if (C10_UNLIKELY(t_captured.replaying && t_captured.next_draw < t_captured.replaying->draws.size())) {
     const auto& draw = t_captured.replaying->draws[t_captured.next_draw++];

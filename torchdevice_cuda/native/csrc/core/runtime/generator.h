@@ -36,6 +36,8 @@ struct GeneratorImpl final : c10::GeneratorImpl {
   // Return by how much a replay advances the offset.
   uint64_t end_capture();
   void skip(uint64_t by);
+  // Advance the offset for draws that happen later, and return the state from which they are drawn (`Draw`).
+  c10::intrusive_ptr<c10::intrusive_ptr_target> reserve(uint64_t words);
   // Graphs store the seed and the offset of their generators in device memory, which is allocated while there are any.
   void add_graph();
   void remove_graph();

@@ -15,6 +15,7 @@
 #include "runtime/generator.h"
 #include "runtime/install.h"
 #include "runtime/mps_events.h"
+#include "runtime/mps_storage.h"
 #include "runtime/pinned.h"
 #include "runtime/streams.h"
 
@@ -149,6 +150,7 @@ struct Hooks final : HooksBase {
   }
   void deviceSynchronize() const override {
     synchronize_device(0);
+    note_mps_synchronized();
   }
   void commitStream() const override {}
   void emptyCache() const override {

@@ -52,7 +52,10 @@ class StreamObserver {
   virtual void wait_for_event(const StreamState&, const EventState&) {}
   virtual void destroy_event(const EventState&) {}
 
-  // Work outside of operators, on a stream of a process group: collectives.
+  // Other work is about to run on a stream than calls of operators, which are intercepted (recorded.h): compiled code,
+  // collectives.
+  virtual void begin_other_work(const StreamState&) {}
+  // What such work accesses; its stream may be one that only this library knows.
   virtual void run_work(const StreamState&, const char* /*name*/, const std::vector<ObservedAccess>&) {}
 
   // The host waits; called before it does.
@@ -75,7 +78,11 @@ class StreamObserver {
   virtual void allocate_pinned(char* /*at*/, size_t /*bytes*/) {}
   virtual void free_pinned(char* /*at*/, size_t /*bytes*/) {}
 
+  // Memory may be returned to the system next; called without a lock.
+  virtual void begin_release(c10::DeviceIndex) {}
+
   // Graphs, which are identified by the id of their capture (captures.h).
+  virtual void begin_capture(const StreamState& /*origin*/) {}
   virtual void launch_graph(uint64_t /*capture*/, const StreamState&) {}
   virtual void destroy_graph(uint64_t /*capture*/) {}
 };

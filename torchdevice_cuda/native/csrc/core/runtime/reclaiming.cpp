@@ -11,6 +11,7 @@
 #include "runtime/expandable.h"
 #include "runtime/failure.h"
 #include "runtime/host.h"
+#include "runtime/observer.h"
 #include "runtime/published.h"
 #include "runtime/streams.h"
 
@@ -37,7 +38,16 @@ Block* DeviceMemory::allocate_new(
     Pool& pool, size_t size, size_t bytes, c10::StreamId stream, Pool::Free::node_type& node, Lock& lock,
     const Context& context) {
   check_before_launch(index_);
-  if (is_garbage_collecting()) garbage_collect(context);
+  const auto prepare_release = [&] {
+    if (C10_LIKELY(!is_observed())) return;
+    lock.unlock();
+    observe([&](StreamObserver& o) { o.begin_release(index_); });
+    lock.lock();
+  };
+  if (is_garbage_collecting()) {
+    prepare_release();
+    garbage_collect(context);
+  }
   const size_t segment = options_.segment_size(size);
   if (is_rejected(segment)) {
     rejections_++;
@@ -45,6 +55,7 @@ Block* DeviceMemory::allocate_new(
   }
   if (auto* b = new_segment(pool, segment, size, stream, false, context)) return b;
   if (auto* b = take_from_oom_pools(pool, size, stream, node)) return b;
+  prepare_release();
   if (release_oversize_blocks(pool, size, stream, context))
     if (auto* b = new_segment(pool, segment, size, stream, false, context)) return b;
   release_cached({0, 0}, context);

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "runtime/device.h"
 #include "runtime/host.h"
+#include "runtime/mps_storage.h"
 #include "runtime/observer.h"
 
 namespace hostdevice {
@@ -51,12 +53,14 @@ char* map_segment(size_t size) {
   if (before) munmap(start, before);
   munmap(start + before + size, kChunk - before);
   if (first && start >= wanted) g_next[small] = start + before + size;
+  if constexpr (!kIsCuda) add_mps_segment(start + before, size);
   return start + before;
 }
 
 void unmap_segment(char* base, size_t size) {
   record_released(base, size);
   observe([&](StreamObserver& o) { o.unmap(base, size); });
+  if constexpr (!kIsCuda) remove_mps_segment(base);
   munmap(base, size);
 }
 

@@ -152,6 +152,7 @@ uint64_t stream_handle(c10::DeviceIndex device, c10::StreamId id) {
 }
 
 bool stream_idle(const StreamState& stream) {
+  if (C10_UNLIKELY(stream.has_deferred_work.load(std::memory_order_acquire))) return false;
   const auto ready = stream.ready_ns.load(std::memory_order_acquire);
   return ready == 0 || ready <= now_ns();
 }

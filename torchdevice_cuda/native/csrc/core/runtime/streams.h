@@ -24,7 +24,8 @@ struct StreamState {
   c10::StreamId id = 0;
   c10::DeviceIndex device = 0;
   int priority = 0;
-  std::atomic<uint64_t> capture{0};  // the capture that it takes part in (captures.h); 0: none
+  std::atomic<uint64_t> capture{0};            // the capture that it takes part in (captures.h); 0: none
+  std::atomic<bool> has_deferred_work{false};  // set by a part that runs work later than it is issued
 };
 
 struct EventState {

@@ -1,10 +1,10 @@
-"""CUDA C++ kernels work on copies if the GPU has memory of its own, and each launch counts as a fallback."""
+"""A GPU that has memory of its own lends it to CUDA C++ kernels, and each launch counts as a fallback."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from harness import MPS, child
+from harness import MPS, STORED, child
 
 from torchdevice_cuda.report.departures import departures
 
@@ -16,8 +16,8 @@ extern "C" __global__ void shift(const float* x, float* y, int n) {
 """
 
 
-@child(MPS)
-def test_kernels_work_on_copies_that_go_back() -> None:
+@child(MPS, *STORED)
+def test_kernels_work_on_memory_that_is_lent() -> None:
     kernel = torch.cuda._compile_kernel(SOURCE, "shift")
     both = torch.arange(20.0, device="cuda")
     x, y = both[:10], both[10:]  # of one storage
@@ -27,8 +27,8 @@ def test_kernels_work_on_copies_that_go_back() -> None:
     assert rows["kernel shift", "CPU"] == 1
 
 
-@child(MPS)
-def test_functions_of_the_jiterator_work_on_copies() -> None:
+@child(MPS, *STORED)
+def test_functions_of_the_jiterator_work_on_memory_that_is_lent() -> None:
     add = torch.cuda.jiterator._create_jit_fn("template <typename T> T add(T x, T y, T a) { return x + a * y; }", a=2.0)
     x = torch.arange(6.0, device="cuda").reshape(2, 3).t()
     made = add(x, torch.ones(2, device="cuda"), a=3)

@@ -1,0 +1,206 @@
+#include "deferral/schedule.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ScopeExit.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/activities.h"
+#include "runtime/allocator.h"
+#include "runtime/captured_allocations.h"
+#include "runtime/captures.h"
+#include "runtime/interpreter.h"
+
+namespace hostdevice {
+namespace {
+
+// Enough for a step of training; more would only delay the start of the work.
+constexpr size_t kMostWaiting = 10'000;
+// How often a stream that has run a piece of work gets another priority, where it does at all.
+constexpr double kChange = 1.0 / 16;
+
+thread_local bool t_is_running = false;
+
+// Run work as a kernel runs: without what the thread that waits for it has set up for its own calls.
+void run_on_stream(const StreamState& stream, const DeferredWork& work) {
+  const c10::impl::ForceDispatchKeyGuard keys(
+      c10::default_included_set,
+      c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::python_ks);
+  const AllocateOnDevice host(-1);
+  const InNode whole;
+  const auto restore = c10::make_scope_exit(
+      [device = std::exchange(t_current_device, stream.device), captured = std::exchange(t_captured, {}),
+       current = exchange_stream(stream.device, stream.id), index = stream.device] {
+        exchange_stream(index, current);
+        t_captured = captured;
+        t_current_device = device;
+        t_is_running = false;
+      });
+  t_is_running = true;
+  DeviceWork launch;
+  if (is_profiled() && !work.name.empty()) launch.begin(work.name, stream.device);
+  work.run();
+}
+
+}  // namespace
+
+bool is_running_deferred_work() {
+  return t_is_running;
+}
+
+Schedule& schedule() {
+  static auto* one = new Schedule;
+  return *one;
+}
+
+Schedule::Lock Schedule::lock() {
+  Lock held(mutex_, std::try_to_lock);
+  if (!held.owns_lock()) {
+    const WithoutInterpreter released;
+    held.lock();
+  }
+  return held;
+}
+
+void Schedule::start(uint64_t seed) {
+  const Lock held = lock();
+  for (const auto& [id, queue] : queues_) run_until(queue->end());
+  events_.clear();
+  queues_.clear();
+  seed_ = seed;
+  random_.seed(seed);
+  // Half of the seeds defer all work, and half change the order now and then.
+  const bool defers_all = seed % 4 < 2;
+  host_priority_ = defers_all ? 2 : draw();
+  change_ = defers_all ? 0 : kChange;
+  is_on_.store(true);
+}
+
+void Schedule::stop() {
+  run_all(-1);
+  is_on_.store(false);
+}
+
+double Schedule::draw() {
+  return static_cast<double>(random_() >> 11) * 0x1p-53;
+}
+
+// With the first two of four seeds, default streams run before or after all others.
+double Schedule::draw_priority(const StreamState& stream) {
+  if (stream.id == 0 && seed_ % 4 == 0) return 1;
+  if (stream.id == 0 && seed_ % 4 == 1) return -1;
+  return draw();
+}
+
+Schedule::Queue& Schedule::queue_of(const StreamState& stream) {
+  auto& found = queues_[{stream.device, stream.id}];
+  if (!found) {
+    found = std::make_unique<Queue>();
+    found->stream = const_cast<StreamState*>(&stream);
+    found->priority = draw_priority(stream);
+  }
+  return *found;
+}
+
+void Schedule::issue(StreamState& stream, DeferredWork work) {
+  const Lock held = lock();
+  Queue& queue = queue_of(stream);
+  queue.entries.push_back({std::move(work), std::exchange(queue.awaited, {})});
+  stream.has_deferred_work.store(true, std::memory_order_release);
+  waiting_++;
+  if (queue.priority > host_priority_)
+    run_until(queue.end());
+  else if (waiting_ > kMostWaiting)
+    run_next();
+}
+
+void Schedule::run_before_next(const StreamState& stream) {
+  const Lock held = lock();
+  Queue& queue = queue_of(stream);
+  run_until(queue.end());
+  for (const auto& position : std::exchange(queue.awaited, {})) run_until(position);
+}
+
+void Schedule::run_all(c10::DeviceIndex device) {
+  const Lock held = lock();
+  for (const auto& [id, queue] : queues_)
+    if (device < 0 || id.first == device) run_until(queue->end());
+}
+
+void Schedule::record_event(const EventState& event, const StreamState& stream) {
+  const Lock held = lock();
+  Queue& queue = queue_of(stream);
+  // The event also comes after what the stream waits for, so that is a piece of work of its own.
+  if (!queue.awaited.empty()) {
+    queue.entries.push_back({{}, std::exchange(queue.awaited, {})});
+    queue.stream->has_deferred_work.store(true, std::memory_order_release);
+    waiting_++;
+  }
+  events_[&event] = queue.end();
+}
+
+void Schedule::wait_for_event(const StreamState& stream, const EventState& event) {
+  const Lock held = lock();
+  const auto found = events_.find(&event);
+  if (found == events_.end() || is_done(found->second)) return;
+  queue_of(stream).awaited.push_back(found->second);
+}
+
+void Schedule::forget_event(const EventState& event) {
+  const Lock held = lock();
+  events_.erase(&event);
+}
+
+void Schedule::run_before(const EventState& event) {
+  const Lock held = lock();
+  const auto found = events_.find(&event);
+  if (found != events_.end()) run_until(Position(found->second));
+}
+
+void Schedule::raise_error() {
+  std::exception_ptr error;
+  {
+    const Lock held = lock();
+    std::swap(error, error_);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+bool Schedule::is_ready(const Queue& queue) {
+  const auto& after = queue.entries.front().after;
+  return std::all_of(after.begin(), after.end(), [](const Position& p) { return is_done(p); });
+}
+
+void Schedule::run_until(const Position& position) {
+  if (is_done(position)) return;
+  const WithoutInterpreter released;
+  while (!is_done(position)) run_next();
+}
+
+// Run the next work of the stream with the highest priority among those that need not wait. Work waits only for what was
+// issued before it, so there is always one.
+void Schedule::run_next() {
+  Queue* next = nullptr;
+  for (auto& [id, queue] : queues_)
+    if (!queue->entries.empty() && is_ready(*queue) && (!next || queue->priority > next->priority)) next = queue.get();
+  TORCH_INTERNAL_ASSERT(next, "all streams wait for each other");
+  run_first_of(*next);
+  if (change_ > 0 && draw() < change_) next->priority = draw();
+}
+
+void Schedule::run_first_of(Queue& queue) {
+  const Entry entry = std::move(queue.entries.front());
+  queue.entries.pop_front();
+  waiting_--;
+  try {
+    if (entry.work.run) run_on_stream(*queue.stream, entry.work);
+  } catch (const std::exception&) {
+    if (!error_) error_ = std::current_exception();
+  }
+  queue.done++;
+  if (queue.entries.empty()) queue.stream->has_deferred_work.store(false, std::memory_order_release);
+}
+
+}  // namespace hostdevice

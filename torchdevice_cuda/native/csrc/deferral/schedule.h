@@ -1,0 +1,114 @@
+// Work that has been issued to streams but not run, and the order in which it runs: any that CUDA allows, chosen by a
+// seed.
+//
+// Work of one stream runs in the order of issue, after the events that it waits for. It runs when the host waits for it.
+// Otherwise the order follows priorities, as in probabilistic concurrency testing: each stream has a random priority,
+// which sometimes changes, and so has the host. Work of a stream above the host runs when it is issued.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/streams.h"
+
+namespace hostdevice {
+
+// A piece of work. Called below autograd, with the stream and its device as the thread's current ones.
+struct DeferredWork {
+  std::string name;
+  std::function<void()> run;
+};
+
+class Schedule {
+ public:
+  // Begin with a seed, which decides everything that happens later. What was issued before runs first.
+  void start(uint64_t seed);
+  void stop();
+  bool is_on() const {
+    return is_on_.load(std::memory_order_relaxed);
+  }
+
+  // Issue work to a stream.
+  void issue(StreamState& stream, DeferredWork work);
+  // Run what the stream's next work comes after.
+  void run_before_next(const StreamState& stream);
+  // Run all work of a device, or of all devices (-1).
+  void run_all(c10::DeviceIndex device);
+
+  void record_event(const EventState& event, const StreamState& stream);
+  void wait_for_event(const StreamState& stream, const EventState& event);
+  void forget_event(const EventState& event);
+  // Run what the event was recorded after.
+  void run_before(const EventState& event);
+
+  // Raise the first error of work that has run, as CUDA reports errors of kernels later.
+  void raise_error();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  struct Queue;
+  // The end of a queue's first `count` pieces of work.
+  struct Position {
+    const Queue* queue = nullptr;
+    uint64_t count = 0;
+  };
+  struct Entry {
+    DeferredWork work;
+    std::vector<Position> after;
+  };
+  struct Queue {
+    StreamState* stream;
+    double priority;
+    uint64_t done = 0;
+    std::deque<Entry> entries;
+    std::vector<Position> awaited;  // events that the next work waits for
+    Position end() const {
+      return {this, done + entries.size()};
+    }
+  };
+
+  // Lock without holding the GIL: work may need it.
+  Lock lock();
+  // The lock must be held for all of these.
+  Queue& queue_of(const StreamState& stream);
+  static bool is_done(const Position& position) {
+    return !position.queue || position.queue->done >= position.count;
+  }
+  static bool is_ready(const Queue& queue);
+  void run_until(const Position& position);
+  void run_next();
+  void run_first_of(Queue& queue);
+  double draw_priority(const StreamState& stream);
+  double draw();
+
+  std::mutex mutex_;
+  std::atomic<bool> is_on_{false};
+  std::map<std::pair<c10::DeviceIndex, c10::StreamId>, std::unique_ptr<Queue>> queues_;
+  std::unordered_map<const EventState*, Position> events_;
+  size_t waiting_ = 0;  // pieces of work in all queues
+  uint64_t seed_ = 0;
+  std::mt19937_64 random_;
+  double host_priority_ = 0, change_ = 0;
+  std::exception_ptr error_;
+};
+
+// True while this thread runs deferred work.
+bool is_running_deferred_work();
+
+// Leaked: threads may use it while the process ends.
+Schedule& schedule();
+
+}  // namespace hostdevice
