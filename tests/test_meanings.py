@@ -44,6 +44,7 @@ CHANGED: dict[str, Any] = {
     "compile": "triton",
     "stand_ins": ("xformers",),
     "check_streams": "error",
+    "clock": "gpu",
     "streams": 0,
 }
 ACTING = [option.field for option in settings.OPTIONS if not option.chooses_driver]
@@ -106,7 +107,7 @@ def acting(driver: str, fields: list[str], **others: Any) -> ChildConfig:
 
 
 #: Settings whose effects others would hide.
-APART = ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from", "triton"]
+APART = ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from", "triton", "streams"]
 #: Settings with tests of their own.
 ALONE = ["visible_devices", "report", "compile"]
 TOGETHER = [[field for field in ACTING if field not in APART + ALONE], APART]
@@ -250,6 +251,18 @@ def check_streams() -> None:
     torch.cuda.synchronize()  # others reuse the memory
 
 
+def clock() -> None:
+    import torch
+
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    x = torch.zeros(1 << 26, device="cuda")
+    start.record()
+    x.add_(1)
+    end.record()
+    torch.cuda.synchronize()
+    assert start.elapsed_time(end) < 2  # no processor adds 64 million numbers in that time
+
+
 def streams() -> None:
     import torch
 
@@ -264,6 +277,7 @@ PROBES: dict[str, Callable[[], None]] = {
     **{probe.__name__: probe for probe in (identity, float64, devices, memory, capability, name, log_level)},
     **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusal_cache, nvidia_smi, hide_from, triton)},
     "check_streams": check_streams,
+    "clock": clock,
     "stand_ins": stand_ins,
     "streams": streams,
     "policy": redirects,

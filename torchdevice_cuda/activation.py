@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _compat, drivers, races, report, settings, shadow, threads, translate
+from . import _compat, drivers, races, rehearsal, report, settings, shadow, threads, translate
 from ._version import __version__
 from .drivers.selection import select, select_after
 from .drivers.unavailable import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
@@ -301,6 +301,8 @@ def _finish(state: _State, torch: ModuleType) -> None:
     chosen = _bring_up(state)
     if state.settings.check_streams != races.OFF and chosen.native is not None:
         races.start(chosen.native, state.settings.check_streams, _list_hidden(torch, "numpy"))
+    if state.settings.clock == rehearsal.GPU and chosen.native is not None:
+        rehearsal.start(chosen.native, state.settings.gpu)
     counters = report.Counters() if state.counted else None
     state.patches = translate.apply(chosen, state.settings, finder.when_imported, counters)
     if counters is None:
@@ -429,6 +431,7 @@ def _undo(state: _State) -> None:
     elif state.collector is not None:
         state.collector.stop()
     races.stop()
+    rehearsal.stop()
     if state.patches is not None:
         state.patches.undo()
     if state.stand_ins is not None:

@@ -81,6 +81,8 @@ def test_a_test_with_a_fallback_fails(name: str, tmp_path: Path) -> None:
         (["--torchdevice-gpu", "h200"], "--torchdevice-gpu needs --torchdevice"),
         (["--torchdevice-fail-on-departure"], "--torchdevice-fail-on-fallback needs --torchdevice"),
         (["--torchdevice-memory-limit", "1MiB"], "--torchdevice-memory-limit needs --torchdevice"),
+        (["--torchdevice-streams", "adversarial:2"], "--torchdevice-streams needs --torchdevice"),
+        (["--torchdevice", "--torchdevice-streams", "eager"], "--torchdevice-streams='eager' cannot be read"),
         (["--torchdevice", "--torchdevice-gpu", "h299"], "--torchdevice: --torchdevice-gpu='h299' cannot be read"),
         (["--torchdevice", "--torchdevice-memory-limit", "much"], "--torchdevice-memory-limit='much' cannot be read"),
     ],
@@ -108,12 +110,12 @@ def test_needs_real_cuda_under_the_shim() -> None:
 VIRTUAL = ("--torchdevice", "--torchdevice-driver", "virtual")
 
 
-def run_on(case: str, folder: Path, *options: str, environment: dict[str, str]) -> Finished:
-    """Run pytest on one file with this text."""
+def run_on(case: str, folder: Path, *options: str, environment: dict[str, str], test: str = "") -> Finished:
+    """Run pytest on one file with this text, or on one of its tests."""
     file = folder / "test_case.py"
     file.write_text(case)
     common = (*NAMED, "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(folder))
-    return python("-m", "pytest", *common, *options, file, environment=environment, check=False)
+    return python("-m", "pytest", *common, *options, f"{file}{test}", environment=environment, check=False)
 
 
 def test_a_build_is_seen(tmp_path: Path) -> None:
@@ -136,6 +138,41 @@ def test_a_build_that_fails_is_one_line(tmp_path: Path) -> None:
     assert done.status == 4 and line.startswith("ERROR: --torchdevice: compiling "), done
     assert "x.cpp:1: error: it is broken. All that the compiler said is in " in line
     assert Path(line.rpartition(" is in ")[2]).name == "build.log"
+
+
+STREAMS = """
+import pytest
+import torch
+
+def add_on_another_stream(waits):
+    x, side = torch.zeros(9, device="cuda"), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        x += 1
+    if waits:
+        torch.cuda.current_stream().wait_stream(side)
+    return x.sum().item()
+
+@pytest.mark.adversarial_streams
+@pytest.mark.parametrize("waits", [False, True])
+def test_marked(waits):
+    assert add_on_another_stream(waits) == 9
+
+def test_unmarked():
+    assert add_on_another_stream(False) == 9
+"""
+
+
+@pytest.mark.native
+def test_marked_tests_run_with_many_seeds(tmp_path: Path) -> None:
+    options = (*VIRTUAL, "--torchdevice-streams", "adversarial:4")
+    done = run_on(STREAMS, tmp_path, *options, "-rf", environment={})
+    failed = re.findall(r"^FAILED \S*test_case.py::(\S+)", done.out, re.MULTILINE)
+    assert failed and all(re.fullmatch(r"test_marked\[streams=[0-3]-False\]", name) for name in failed), done
+    assert f"= {len(failed)} failed, {9 - len(failed)} passed in " in done.out
+    again = run_on(STREAMS, tmp_path, *options, environment={}, test=f"::{failed[0]}")
+    assert "= 1 failed in " in again.out, again
+    assert "= 3 passed in " in run_on(STREAMS, tmp_path, *VIRTUAL, environment={}).out
 
 
 #: Where torch is imported, and what the line begins with.

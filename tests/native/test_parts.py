@@ -87,8 +87,8 @@ def test_a_conv_net_needs_the_core_alone(tmp_path: Path) -> None:
 
 
 def test_every_part_is_needed_by_a_program_here() -> None:
-    # Settings load these: a report, checks of streams, and --streams.
-    assert set(NEEDING) | {"counting", "deferral", "races"} == set(PARTS)
+    # Settings load these: a report, checks of streams, --streams and --clock.
+    assert set(NEEDING) | {"clock", "counting", "deferral", "races"} == set(PARTS)
 
 
 @pytest.mark.parametrize("part", NEEDING)

@@ -312,6 +312,11 @@ def measure_in_tf32(make: Callable[[], Call]) -> dict[str, Any]:
     return measure(make_in_tf32)
 
 
+def make(name: str) -> Call:
+    """Return the call of a case."""
+    return next(make() for case, make in list_calls() if case == name)
+
+
 def list_cases() -> dict[str, Callable[[], Any]]:
     """Return the cases by name."""
     return {name: partial(measure_in_tf32 if " tf32 " in name else measure, make) for name, make in list_calls()}

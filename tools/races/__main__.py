@@ -1,12 +1,15 @@
 """Run the corpus of races: correct programs with streams, and mutants that lack one synchronization.
 
+python tools/races check                    # which mutants --check-streams reports; no original may be
+python tools/races check side_stream offload
 python tools/races record --runs 1000       # on a machine with a CUDA GPU: how often each mutant shows
-python tools/races list                     # the mutants, and how often each showed there
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
+import dataclasses
 import json
 import subprocess
 import sys
@@ -21,15 +24,22 @@ sys.path.append(str(HERE.parent))
 
 from races.mutants import Program, list_mutants, list_originals  # noqa: E402
 
+VIRTUAL = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual"]
 
-def run(program: Program, runs: int, launcher: list[str], seconds: float = 600) -> dict[str, int]:
-    """Run a program several times in one child process; return its outputs and their counts."""
-    command = [*launcher, str(HERE / "worker.py"), "--runs", str(runs), "--path", str(program.path)]
+
+def run(program: Program, launcher: list[str], *options: str, seconds: float = 600) -> dict[str, int]:
+    """Run a program in one child process; return its outputs and their counts."""
+    command = [*launcher, str(HERE / "worker.py"), *options, "--path", str(program.path)]
     done = subprocess.run(command, input=program.text, text=True, capture_output=True, timeout=seconds, check=False)
     if done.returncode:
-        return {f"exit status {done.returncode}: {done.stderr.strip()[-300:]}": runs}
+        return {f"exit status {done.returncode}: {done.stderr.strip()[-300:]}": 1}
     outputs: dict[str, int] = json.loads(done.stdout)
     return outputs
+
+
+def choose(names: list[str]) -> list[Program]:
+    """Return the originals and mutants of some programs, or of all."""
+    return [p for p in [*list_originals(), *list_mutants()] if not names or p.path.stem in names or p.name in names]
 
 
 def record(to: Path, runs: int) -> None:
@@ -39,9 +49,9 @@ def record(to: Path, runs: int) -> None:
     made = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "command": "python tools/races record"}
     answers: dict[str, dict[str, int]] = {}
     expected: dict[Path, str] = {}
-    for program in [*list_originals(), *list_mutants()]:
+    for program in choose([]):
         began = time.monotonic()
-        outputs = run(program, runs, [sys.executable])
+        outputs = run(program, [sys.executable], "--runs", str(runs))
         if not program.removed:
             expected[program.path] = max(outputs, key=lambda text: outputs[text])
         differing = sum(count for text, count in outputs.items() if text != expected[program.path])
@@ -50,12 +60,47 @@ def record(to: Path, runs: int) -> None:
         to.write_text(json.dumps({"made": made, "programs": answers}, indent=1) + "\n")
 
 
-def print_list() -> None:
-    """Print each mutant, and how often a GPU showed it."""
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What becomes of a program."""
+
+    program: Program
+    finding: str  # of the detector; empty: none
+    differing: int  # seeds with another output than the original's
+    crash: str = ""
+
+
+def ask(program: Program, seeds: int) -> Answer:
+    """Run a program with the detector, and with each seed."""
+    original = Program(program.path)
+    checked = next(iter(run(program, [*VIRTUAL, "--check-streams", "error"])))
+    right = next(iter(run(original, VIRTUAL)))
+    outputs = run(program, [*VIRTUAL, "--streams", "adversarial"], "--seeds", str(seeds))
+    crash = next((text for text in (checked, right, *outputs) if text.startswith("exit status")), "")
+    finding = checked if "StreamRaceError" in checked else ""
+    return Answer(program, finding, sum(count for text, count in outputs.items() if text != right), crash)
+
+
+def check(programs: list[Program], seeds: int, jobs: int) -> bool:
+    """Print a table of what the detector and the seeds show; return whether the originals show nothing."""
     recorded = json.loads(RECORD.read_text())["programs"]
-    for mutant in list_mutants():
-        answer = recorded[mutant.name]
-        print(f"{mutant.name:24} {answer['differing']:5} of {answer['runs']}  without `{mutant.removed_text}`")
+    print(f"{'program':24} {'on a GPU':>14}  {'reported':8} {'seeds':>6}  removed line")
+    answers = []
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for answer in pool.map(lambda program: ask(program, seeds), programs):
+            answers.append(answer)
+            program = answer.program
+            gpu = f"{recorded[program.name]['differing']} of {recorded[program.name]['runs']}"
+            reported = "yes" if answer.finding else "no"
+            print(f"{program.name:24} {gpu:>14}  {reported:8} {answer.differing:6}  {program.removed_text}", flush=True)
+            if answer.crash or (answer.finding and not program.removed):
+                print(answer.crash or answer.finding)
+    wrong = [answer for answer in answers if answer.program.removed]
+    right = [answer for answer in answers if not answer.program.removed]
+    for title, group in (("mutants", wrong), ("originals", right)):
+        found, shown = sum(bool(a.finding) for a in group), sum(a.differing > 0 for a in group)
+        print(f"{len(group)} {title}: {found} reported, {shown} shown by other results within {seeds} seeds")
+    return not any(answer.finding or answer.differing or answer.crash for answer in right)
 
 
 def main() -> None:
@@ -65,12 +110,18 @@ def main() -> None:
     recorder = commands.add_parser("record")
     recorder.add_argument("--runs", type=int, default=1000)
     recorder.add_argument("--to", type=Path, default=RECORD)
-    commands.add_parser("list")
+    checker = commands.add_parser("check")
+    checker.add_argument("names", nargs="*", metavar="PROGRAM")
+    checker.add_argument("--seeds", type=int, default=20)
+    checker.add_argument("--originals", action="store_true", help="no mutants")
+    checker.add_argument("--jobs", type=int, default=1, help="processes at a time")
     arguments = parser.parse_args()
     if arguments.command == "record":
         record(arguments.to, arguments.runs)
-    else:
-        print_list()
+    elif not check(
+        [p for p in choose(arguments.names) if not (arguments.originals and p.removed)], arguments.seeds, arguments.jobs
+    ):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

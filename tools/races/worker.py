@@ -12,6 +12,7 @@ import io
 import json
 import sys
 import warnings
+from collections.abc import Callable
 
 
 def run_once(code: object) -> str:
@@ -25,15 +26,39 @@ def run_once(code: object) -> str:
     return printed.getvalue()
 
 
+def find_seeding() -> Callable[[int], None]:
+    """Return the function that orders the work of streams by another seed, from the next call on."""
+    import torch
+
+    import torchdevice_cuda
+
+    native = torchdevice_cuda.driver().native
+    assert native is not None
+
+    def seed(number: int) -> None:
+        torch.cuda.synchronize()
+        native.start_deferral(number)
+
+    return seed
+
+
 def main() -> None:
-    """Run the program `--runs` times and print its outputs, with their counts, as one JSON object."""
+    """Run the program `--runs` times, or with each seed, and print its outputs and their counts as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=0, help="order the work of streams by seeds below this one")
     parser.add_argument("--path", required=True, help="the file that errors and warnings name")
     arguments = parser.parse_args()
     code = compile(sys.stdin.read(), arguments.path, "exec")
     warnings.simplefilter("ignore")
-    outputs = collections.Counter(run_once(code) for _ in range(arguments.runs))
+    outputs: collections.Counter[str] = collections.Counter()
+    if arguments.seeds:
+        seed = find_seeding()
+        for number in range(arguments.seeds):
+            seed(number)
+            outputs[run_once(code)] += 1
+    else:
+        outputs.update(run_once(code) for _ in range(arguments.runs))
     json.dump(dict(outputs), sys.stdout)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from .. import settings
+from . import pytest_streams
 
 #: The option, the setting that it makes, and its words. Each is an argument of ``activate()``.
 _SETTINGS = (
@@ -40,6 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     fails = "fail tests in which an operator falls back to MLX or the CPU"
     group.addoption(_FALLBACK, _OLD_FALLBACK, action="store_true", help=fails)
     group.addoption(_LIMIT, metavar="SIZE", type=_size, help="fail tests that held more of a GPU than this")
+    group.addoption(
+        pytest_streams.FLAG,
+        metavar="adversarial:COUNT",
+        type=pytest_streams.read_seeds,
+        help=f"run tests marked {pytest_streams.MARK} once for each of this many orders of streams",
+    )
 
 
 def _size(text: str) -> int:
@@ -67,7 +74,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     overrides = _given(options)
     if not options.torchdevice:
         unused = [flag for flag, field in _SETTINGS if field in overrides]
-        unused += [flag for flag in (_FALLBACK, _LIMIT) if getattr(options, _destination(flag), None)]
+        others = (_FALLBACK, _LIMIT, pytest_streams.FLAG)
+        unused += [flag for flag in others if getattr(options, _destination(flag), None)]
         if unused:
             raise pytest.UsageError(f"{unused[0]} needs --torchdevice")
         return
@@ -115,6 +123,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "torchdevice_check_streams(mode): check this test for races, or not: off, warn, error (the default); only with "
         "--torchdevice",
     )
+    config.addinivalue_line(
+        "markers", f"{pytest_streams.MARK}: run it in many orders of streams with {pytest_streams.FLAG}"
+    )
     if config.option.torchdevice:
         from .pytest_memory import Books
         from .pytest_races import StreamChecks
@@ -125,6 +136,10 @@ def pytest_configure(config: pytest.Config) -> None:
         )
         checks = StreamChecks(config.option.torchdevice_check_streams or "off")
         config.pluginmanager.register(checks, "torchdevice-races")
+        if config.option.torchdevice_streams:
+            config.pluginmanager.register(
+                pytest_streams.Seeds(config.option.torchdevice_streams), "torchdevice-streams"
+            )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

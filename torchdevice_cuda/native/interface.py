@@ -240,6 +240,9 @@ class Native(NativeMemory, Device, Protocol):
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy."""
 
+    def begin_other_work(self, device: int) -> None:
+        """Run what was issued to the current stream, before code that is no operator reads or writes the memory."""
+
     def start_deferral(self, seed: int) -> None:
         """Run work when something waits for it, in an order that the seed chooses; earlier work runs first."""
 
@@ -271,6 +274,13 @@ class Native(NativeMemory, Device, Protocol):
 
     def forget_races(self) -> None:
         """Report pairs of lines again that were reported before."""
+
+    # -------------------------------------------------------------------- clock
+    def start_clock(self, predict: Any, launch_ns: int, gap_ns: int) -> None:
+        """Keep the GPU's time from now on: ``predict`` returns the nanoseconds and the kernels of a call."""
+
+    def stop_clock(self) -> None:
+        """Keep the host's time again."""
 
     # ---------------------------------------------------------------- profilers
     def is_profiled(self) -> bool:

@@ -242,6 +242,9 @@ _PARTS: dict[str, dict[str, Part]] = {
         "profiling": Part(
             _single("profiling", 14), "device events for PyTorch's profilers", functions=("describe_devices",)
         ),
+        "clock": Part(
+            _single("clock", 16), "the clock of a GPU: predicted times", functions=("start_clock", "stop_clock")
+        ),
         "counting": Part(
             _single("counting", 17),
             "counters of a report, by line of the program",

@@ -65,6 +65,7 @@ class Settings:
     compile: str = "cpp"
     triton: str = "compiled"
     check_streams: str = "off"
+    clock: str = "host"
     stand_ins: tuple[str, ...] = ()
     #: the seed of an adversarial order; ``None``: work runs when it is issued
     streams: int | None = None
@@ -295,6 +296,18 @@ OPTIONS: tuple[Option, ...] = (
             CUDA: Refused("the order of work on a real GPU is not observed; run with --driver virtual"),
             MPS: Refused("the order of work on an Apple GPU is not observed; run with --driver virtual"),
             CPU: Refused("without a compiled device the order of work is not observed; run with --driver virtual"),
+        },
+    ),
+    _choice(
+        "clock",
+        RUNNING,
+        "whose time streams and events keep: this machine's, or that which the GPU of --gpu would need",
+        *("host", "gpu"),
+        link="rehearsal.md",
+        exceptions={
+            CUDA: Refused("a real GPU keeps its own time; run with --driver virtual"),
+            MPS: Refused("an Apple GPU keeps its own time; run with --driver virtual"),
+            CPU: Refused("without a compiled device there are no streams to time; run with --driver virtual"),
         },
     ),
     Option(

@@ -36,8 +36,9 @@ constexpr size_t kMostTried = size_t{64} << 20;
 // Operators whose results differ from what their meta kernels return: CUDA's implementations return scratch tensors
 // that depend on the GPU, or state of random numbers on the host.
 constexpr std::array kUnknown = {
-    std::string_view("_scaled_dot_product"), std::string_view("_flash_attention"),
-    std::string_view("_efficient_attention"), std::string_view("_cudnn_rnn"), std::string_view("_thnn_fused"),
+    std::string_view("_scaled_dot_product"),  std::string_view("_flash_attention"),
+    std::string_view("_efficient_attention"), std::string_view("_cudnn_rnn"),
+    std::string_view("_thnn_fused"),
 };
 
 bool is_unknown(const std::string& name) {
@@ -147,8 +148,7 @@ bool describe(
   return true;
 }
 
-std::shared_ptr<Inferred> describe(
-    const TriedCall& call, const std::vector<at::Tensor>& given, c10::DeviceType type) {
+std::shared_ptr<Inferred> describe(const TriedCall& call, const std::vector<at::Tensor>& given, c10::DeviceType type) {
   // An argument was resized.
   for (const auto& [tried, argument] : call.tensors)
     if (tried.sizes() != argument.sizes() || tried.strides() != argument.strides()) return nullptr;
@@ -214,7 +214,9 @@ std::shared_ptr<Inferred> infer_by_trying(
     }));
   }
   op.redispatchBoxed(keys, &call.results);
-  auto inferred = call.results.size() == op.schema().returns().size() ? describe(call, list_device_tensors(f, arguments), kType) : nullptr;
+  auto inferred = call.results.size() == op.schema().returns().size()
+      ? describe(call, list_device_tensors(f, arguments), kType)
+      : nullptr;
   if (!inferred) return nullptr;
   for (const auto& draw : tried.draws) inferred->draws.push_back(draw.relative_offset);
   inferred->words = tried.words;
@@ -229,8 +231,7 @@ std::shared_ptr<Inferred> infer_by_meta_kernel(
   const auto restore =
       c10::make_scope_exit([saved = FunctionModes::get_disabled_state()] { FunctionModes::set_disabled_state(saved); });
   FunctionModes::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
-  return describe(
-      call_meta_kernel(op, f, arguments), list_device_tensors(f, arguments), c10::DeviceType::Meta);
+  return describe(call_meta_kernel(op, f, arguments), list_device_tensors(f, arguments), c10::DeviceType::Meta);
 }
 
 std::shared_ptr<const Inferred> infer_uncached(

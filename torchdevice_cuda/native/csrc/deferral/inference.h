@@ -35,7 +35,8 @@ struct Inferred {
 };
 
 // Return what is known of a call's results. All its tensors are strided, and on one device or single elements on the
-// host. Null: they depend on elements, or nothing is known. Cached by the operator and all of its arguments but elements.
+// host. Null: they depend on elements, or nothing is known. Cached by the operator and all of its arguments but
+// elements.
 //
 // A call with little memory, and one that draws random numbers, is tried with zeros on the host's memory: this shows
 // what the device's kernel returns, and which calls it refuses. For others PyTorch's meta kernels are used.

@@ -85,7 +85,8 @@ Tensors look_at(const OperatorInfo& f, Arguments arguments) {
 }
 
 // Whether CUDA's kernel runs after the call has returned, and nothing that the host sees depends on it.
-bool runs_later(const OperatorInfo& f, c10::DispatchKeySet keys, const Stack& stack, size_t base, const Tensors& given) {
+bool runs_later(
+    const OperatorInfo& f, c10::DispatchKeySet keys, const Stack& stack, size_t base, const Tensors& given) {
   if (keys != c10::DispatchKeySet(kDense) || !given.are_plain || given.devices.size() > 1) return false;
   if (f.keep_alive || f.asks_grad || f.reads_back || is_launch_blocking()) return false;
   if (f.waiting && (!f.waiting->holds || f.waiting->holds(stack, base))) return false;
@@ -224,9 +225,6 @@ class DeferralObserver final : public StreamObserver {
   void begin_capture(const StreamState&) override {
     if (is_outside()) schedule().run_all(-1);
   }
-  void launch_graph(uint64_t, const StreamState& stream) override {
-    begin_other_work(stream);
-  }
   void begin_release(c10::DeviceIndex device) override {
     if (is_outside()) schedule().run_all(device);
   }
@@ -256,11 +254,15 @@ void start_deferral(uint64_t seed) {
   }();
   static_cast<void>(installed);
   schedule().start(seed);
+  g_defer.store([](StreamState& stream, const char* name, std::function<void()> work) {
+    schedule().issue(stream, {name, std::move(work)});
+  });
   const std::lock_guard<std::mutex> lock(counts().mutex);
   counts().by_operator.clear();
 }
 
 void stop_deferral() {
+  g_defer.store(nullptr);
   schedule().stop();
 }
 

@@ -27,7 +27,8 @@ thread_local bool t_is_running = false;
 void run_on_stream(const StreamState& stream, const DeferredWork& work) {
   const c10::impl::ForceDispatchKeyGuard keys(
       c10::default_included_set,
-      c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::python_ks);
+      c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+          c10::python_ks);
   const AllocateOnDevice host(-1);
   const InNode whole;
   const auto restore = c10::make_scope_exit(
@@ -179,8 +180,8 @@ void Schedule::run_until(const Position& position) {
   while (!is_done(position)) run_next();
 }
 
-// Run the next work of the stream with the highest priority among those that need not wait. Work waits only for what was
-// issued before it, so there is always one.
+// Run the next work of the stream with the highest priority among those that need not wait. Work waits only for what
+// was issued before it, so there is always one.
 void Schedule::run_next() {
   Queue* next = nullptr;
   for (auto& [id, queue] : queues_)

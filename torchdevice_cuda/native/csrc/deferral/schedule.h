@@ -1,9 +1,9 @@
 // Work that has been issued to streams but not run, and the order in which it runs: any that CUDA allows, chosen by a
 // seed.
 //
-// Work of one stream runs in the order of issue, after the events that it waits for. It runs when the host waits for it.
-// Otherwise the order follows priorities, as in probabilistic concurrency testing: each stream has a random priority,
-// which sometimes changes, and so has the host. Work of a stream above the host runs when it is issued.
+// Work of one stream runs in the order of issue, after the events that it waits for. It runs when the host waits for
+// it. Otherwise the order follows priorities, as in probabilistic concurrency testing: each stream has a random
+// priority, which sometimes changes, and so has the host. Work of a stream above the host runs when it is issued.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -15,6 +15,7 @@
 
 #include "bindings/module.h"
 #include "distributed/observed_work.h"
+#include "runtime/captures.h"
 #include "runtime/interpreter.h"
 
 namespace hostdevice {
@@ -170,6 +171,7 @@ class CarriedWork final : public c10d::Work {
     }
     if (!finish_) return;
     const WithoutInterpreter without;
+    const InNode at_once;  // what it computes is done when this work is
     std::call_once(finished_, finish_);
   }
 

@@ -16,6 +16,7 @@
 #include "distributed/carried_work.h"
 #include "operators/alias.h"
 #include "runtime/captures.h"
+#include "runtime/observer.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -98,6 +99,8 @@ void quick_allreduce(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
   c10d::AllreduceOptions options;
   options.reduceOp = *reduction;
   options.timeout = std::chrono::milliseconds(args[count - 1].toInt());
+  const auto index = tensors[0].device().index();
+  observe([&](StreamObserver& o) { o.begin_other_work(stream_state(index, current_stream(index))); });
   std::vector<at::Tensor> aliases{Aliases(tensors[0].device().index(), /*keep_alive=*/true).to_cpu(tensors[0], false)};
   auto part = backend->allreduce(aliases, options);
   auto work = make_carried_work({std::move(part)}, tensors, {}, std::move(agreement), /*is_point_to_point=*/false);

@@ -231,8 +231,9 @@ void Graph::end() {
   const auto left = c10::make_scope_exit([&] { leave_capture(); });
   capture_ = recording_->id();
   end_capture(*recording_);
-  nodes_ = recording_->take_nodes();
-  for (const auto& node : nodes_) addresses_.insert(addresses_.end(), node.addresses().begin(), node.addresses().end());
+  nodes_ = std::make_shared<const std::vector<Node>>(recording_->take_nodes());
+  for (const auto& node : *nodes_)
+    addresses_.insert(addresses_.end(), node.addresses().begin(), node.addresses().end());
   std::sort(addresses_.begin(), addresses_.end());
   addresses_.erase(std::unique(addresses_.begin(), addresses_.end()), addresses_.end());
   captured_ = true;
@@ -244,20 +245,32 @@ void Graph::check_memory() const {
     if (p && !addresses().find(p)) throw_capture_error(CaptureError::IllegalAddress);
 }
 
+bool Graph::can_run_later() const {
+  return std::all_of(generators_.begin(), generators_.end(), [](const Drawn& g) { return g.words == 0; }) &&
+      std::all_of(nodes_->begin(), nodes_->end(), [](const Node& node) { return node.computes(); });
+}
+
 void Graph::replay() {
   const std::lock_guard<std::mutex> lock(replaying_);
   check_fork();
   refuse_in_capture(t_current_device, "Cannot prepare for replay during capturing stage.");
   check_before_launch(device_);
   check_memory();
+  auto& stream = stream_state(device_, current_stream(device_));
+  observe([&](StreamObserver& o) { o.launch_graph(capture_, stream); });
+  if (!nodes_) return;
+  const auto run = [nodes = nodes_] {
+    for (const auto& node : *nodes) node.replay();
+  };
+  if (can_run_later() && run_later(stream, "cudaGraphLaunch", run)) return;
+  observe([&](StreamObserver& o) { o.begin_other_work(stream); });
   static const c10::DispatchKeySet excluded =
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::python_ks;
   const c10::impl::ExcludeDispatchKeyGuard below(excluded);
   const InNode whole;
   const auto device = c10::make_scope_exit([saved = t_current_device] { t_current_device = saved; });
-  observe([&](StreamObserver& o) { o.launch_graph(capture_, stream_state(device_, current_stream(device_))); });
   GraphLaunch launch(device_);
-  for (const auto& node : nodes_) {
+  for (const auto& node : *nodes_) {
     if (is_profiled()) {
       launch.next(node.name(), node.device(), node.computes());
       if (node.get_copy_name()) DeviceWork::mark_copy(node.get_copy_name(), node.get_copied_bytes());
@@ -278,7 +291,7 @@ void Graph::abandon() {
 void Graph::reset() {
   if (recording_) return;  // the capture continues, as on CUDA
   if (captured_) observe([&](StreamObserver& o) { o.destroy_graph(capture_); });
-  nodes_.clear();
+  nodes_.reset();
   addresses_.clear();
   captured_ = false;
   if (holds_pool_) pool_release(device_, pool_);
@@ -287,7 +300,8 @@ void Graph::reset() {
 
 std::vector<std::string> Graph::names() const {
   std::vector<std::string> out;
-  for (const auto& node : nodes_) out.push_back(node.name());
+  if (nodes_)
+    for (const auto& node : *nodes_) out.push_back(node.name());
   return out;
 }
 

@@ -87,6 +87,8 @@ class Graph {
   // End a capture that the program can no longer end.
   void abandon();
   void check_memory() const;
+  // Whether a replay neither draws random numbers nor records events, which happens when it is launched.
+  bool can_run_later() const;
 
   std::shared_ptr<Recording> recording_;
   // A generator's state, which another generator may get later, and the number of words that the graph draws from it.
@@ -101,8 +103,8 @@ class Graph {
   bool holds_pool_ = false, captured_ = false;
   CaptureId capture_ = 0;  // the capture that it was made by
   std::mutex replaying_;
-  std::vector<Node> nodes_;
-  std::vector<const void*> addresses_;  // of memory that does not belong to the graph
+  std::shared_ptr<const std::vector<Node>> nodes_;  // shared with replays that run later
+  std::vector<const void*> addresses_;              // of memory that does not belong to the graph
 };
 
 // Record calls while a capture is in progress, from now on.

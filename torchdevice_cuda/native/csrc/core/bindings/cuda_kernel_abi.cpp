@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <memory>
+#include <string_view>
 
 #include "bindings/kernel_abi.h"
 #include "operators/recorded.h"
@@ -58,6 +59,11 @@ bool is_capturing(void* stream) {
   return has_captures() && capture_of(state_of(stream)) != nullptr;
 }
 
+// Copies and fills have the names of CUDA's functions. They may be of pageable memory, for which CUDA waits.
+bool is_copy(const char* name) {
+  return std::string_view(name).substr(0, 4) == "cuda";
+}
+
 int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void*), void* work) {
   const std::shared_ptr<void> held(work, drop);
   mark_used();
@@ -69,6 +75,7 @@ int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void
       return 0;
     }
   }
+  if (!is_copy(name) && run_later(state_of(stream), name, [held, run] { run(held.get()); })) return 0;
   observe([&](StreamObserver& o) { o.begin_other_work(state_of(stream)); });
   DeviceWork launched;
   if (is_profiled()) launched.begin(name, t_current_device);

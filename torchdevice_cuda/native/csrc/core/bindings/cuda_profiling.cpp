@@ -6,6 +6,8 @@
 
 #include "bindings/module.h"
 #include "runtime/activities.h"
+#include "runtime/observer.h"
+#include "runtime/streams.h"
 
 namespace hostdevice {
 namespace {
@@ -17,8 +19,10 @@ struct ForeignWork {
   std::optional<DeviceWork> launch;
 
   void enter() {
+    const auto index = static_cast<Index>(device);
+    observe([&](StreamObserver& o) { o.begin_other_work(stream_state(index, current_stream(index))); });
     launch.emplace();
-    if (is_profiled()) launch->begin(name, static_cast<Index>(device));
+    if (is_profiled()) launch->begin(name, index);
   }
   void leave(bool failed) {
     if (failed) DeviceWork::mark_empty();

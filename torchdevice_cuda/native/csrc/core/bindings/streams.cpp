@@ -11,6 +11,7 @@
 #include "runtime/device.h"
 #include "runtime/failure.h"
 #include "runtime/ipc.h"
+#include "runtime/observer.h"
 
 namespace hostdevice {
 namespace {
@@ -92,6 +93,13 @@ void bind_streams(py::module_& m) {
   m.def("stream_priority", [](int i, int64_t id) { return stream_priority(static_cast<Index>(i), id); }, nogil);
   m.def("stream_handle", [](int i, int64_t id) { return stream_handle(static_cast<Index>(i), id); }, nogil);
   m.def("stream_priority_range", [] { return std::make_pair(kLowestPriority, kHighestPriority); });
+  m.def(
+      "begin_other_work",
+      [](int i) {
+        const auto index = resolve(static_cast<Index>(i));
+        observe([&](StreamObserver& o) { o.begin_other_work(stream_state(index, current_stream(index))); });
+      },
+      py::arg("device"), nogil);
   m.def("synchronize", [](int i) { synchronize_device(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);
   m.def(
       "sleep",

@@ -29,6 +29,7 @@ void run_work(const char* name, c10::DeviceIndex device, const std::function<voi
 
 Record g_record = &run_call;
 RecordWork g_record_work = &run_work;
+std::atomic<Defer> g_defer{nullptr};
 
 c10::DeviceIndex device_of_call(const OperatorInfo& f, c10::ArrayRef<c10::IValue> arguments) {
   c10::DeviceIndex index = -1;

@@ -8,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <type_traits>
@@ -17,6 +18,7 @@
 #include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/failure.h"
+#include "runtime/streams.h"
 
 namespace hostdevice {
 
@@ -39,6 +41,18 @@ void work_on_device(const char* name, c10::DeviceIndex device, const F& work) {
   DeviceWork launch;
   if (is_profiled()) launch.begin(name, device);
   work();
+}
+
+// Issues work to a stream, to run later. Null: no part defers work.
+using Defer = void (*)(StreamState& stream, const char* name, std::function<void()> work);
+extern std::atomic<Defer> g_defer;
+// Issue work that runs later; return false if it has to run at once.
+template <class F>
+bool run_later(StreamState& stream, const char* name, F&& work) {
+  const auto defer = g_defer.load(std::memory_order_relaxed);
+  if (C10_LIKELY(!defer) || t_in_node || has_captures() || is_profiled()) return false;
+  defer(stream, name, std::forward<F>(work));
+  return true;
 }
 
 struct OperatorInfo;

@@ -88,11 +88,22 @@ bool query_observed(const State& state, F is_done) {
 
 }  // namespace
 
+std::atomic<int64_t> g_clock_offset_ns{0};
+namespace {
+std::atomic<bool> g_is_time_simulated{false};
+}  // namespace
+
+void simulate_time(bool on) {
+  g_ever_slept.store(true, std::memory_order_release);  // streams are busy from now on
+  g_is_time_simulated.store(on);
+}
+
 std::atomic<int> g_sync_debug{static_cast<int>(SyncDebug::Off)};
 
 int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() +
+      g_clock_offset_ns.load(std::memory_order_relaxed);
 }
 
 c10::StreamId new_stream(c10::DeviceIndex device, int priority) {
@@ -186,7 +197,10 @@ void synchronize_event(const EventState& event) {
 
 void wait_until(int64_t ns) {
   const auto left = ns - now_ns();
-  if (left > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(left));
+  if (left > 0 && g_is_time_simulated.load(std::memory_order_relaxed))
+    g_clock_offset_ns.fetch_add(left, std::memory_order_acq_rel);
+  else if (left > 0)
+    std::this_thread::sleep_for(std::chrono::nanoseconds(left));
 }
 
 void (*g_before_synchronizing)() = nullptr;

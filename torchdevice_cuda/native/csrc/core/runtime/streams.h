@@ -17,7 +17,12 @@
 
 namespace hostdevice {
 
+// The host's clock. A simulated GPU's clock adds an offset to it: time that the program would have waited for the GPU,
+// less the time that computing took here.
 int64_t now_ns();
+extern std::atomic<int64_t> g_clock_offset_ns;
+// Waits advance the clock instead of passing real time.
+void simulate_time(bool on);
 
 struct StreamState {
   std::atomic<int64_t> ready_ns{0};  // on now_ns()'s clock; in the past: idle

@@ -1,0 +1,53 @@
+"""The model of times: its errors at recorded calls, and what it says of others."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tools"))
+
+from timing.__main__ import leave_one_out  # noqa: E402
+
+from torchdevice_cuda.rehearsal.calls import Call, Shape  # noqa: E402
+from torchdevice_cuda.rehearsal.model import Rates  # noqa: E402
+from torchdevice_cuda.rehearsal.prediction import Predictor  # noqa: E402
+from torchdevice_cuda.settings import gpus  # noqa: E402
+
+
+def test_errors_at_recorded_calls_predicted_without_their_own_recording() -> None:
+    errors = sorted(abs(error) for _, error in leave_one_out(Rates.of(gpus.find("h200"))))
+    assert len(errors) > 2000
+    assert errors[len(errors) // 2] < 0.12
+    assert sum(error < 0.35 for error in errors) > 0.88 * len(errors)
+
+
+@pytest.mark.parametrize("name", gpus.names())
+def test_every_gpu_has_a_prediction(name: str) -> None:
+    half, single = Shape((512, 512), "c10::Half"), Shape((512, 512), "float")
+    predictor = Predictor(gpus.find(name))
+    for call in (Call("mm", (half, half)), Call("add", (single, single, 1)), Call("_softmax", (single, -1, False))):
+        ns, kernels = predictor.time(call)
+        assert 500 < ns < 1e8 and kernels >= 1
+
+
+def test_a_larger_call_takes_longer() -> None:
+    predictor = Predictor(gpus.find("a100-80"))
+    times = [
+        predictor.time(Call("add", (Shape((n,), "float"),) * 2 + (1,)))[0] for n in (1 << 22, 1 << 24, 1 << 26, 1 << 28)
+    ]
+    assert times == sorted(times) and times[-1] > 3 * times[-2]
+
+
+def test_an_operator_without_recordings_counts_as_elementwise() -> None:
+    predictor = Predictor(gpus.find("h200"))
+    ns, _ = predictor.time(Call("an_operator", (Shape((1 << 26,), "float"),)))
+    assert math.isclose(ns, 2 * 4 * (1 << 26) / 4800 / 0.9, rel_tol=0.5)
+
+
+def test_views_take_no_time() -> None:
+    assert Predictor(gpus.find("h200")).time(Call("empty_strided", ())) == (0.0, 0.0)

@@ -1,0 +1,179 @@
+#include "clock/clock.h"
+
+#include <chrono>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "clock/description.h"
+#include "operators/boxed.h"
+#include "operators/operator_info.h"
+#include "operators/recorded.h"
+#include "runtime/captures.h"
+#include "runtime/observer.h"
+#include "runtime/streams.h"
+
+namespace hostdevice {
+namespace {
+
+using c10::IValue;
+using torch::jit::Stack;
+
+// The functions that were replaced (recorded.h).
+Record g_next = nullptr;
+RecordWork g_next_work = nullptr;
+Predict g_predict = nullptr;
+// The host's time to launch a kernel, and the GPU's time between kernels of a stream.
+int64_t g_launch_ns = 0, g_gap_ns = 0;
+std::atomic<bool> g_is_on{false};
+
+int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Takes the time of its scope off the host's clock: a GPU computes meanwhile, and predicting is no work of the program.
+class Unclocked {
+ public:
+  Unclocked() : began_(steady_ns()) {}
+  ~Unclocked() {
+    g_clock_offset_ns.fetch_sub(steady_ns() - began_, std::memory_order_acq_rel);
+  }
+  Unclocked(const Unclocked&) = delete;
+  Unclocked& operator=(const Unclocked&) = delete;
+
+ private:
+  int64_t began_;
+};
+
+// Predictions by the hash of the call. A prediction may run Python, so the lock is not held meanwhile.
+class Predictions {
+ public:
+  Prediction find(const c10::OperatorHandle& op, c10::ArrayRef<IValue> arguments) {
+    const auto key = hash_call(op, arguments);
+    {
+      const std::shared_lock<std::shared_mutex> lock(mutex_);
+      const auto found = all_.find(key);
+      if (found != all_.end()) return found->second;
+    }
+    const auto made = g_predict(op.schema().name(), arguments);
+    const std::unique_lock<std::shared_mutex> lock(mutex_);
+    return all_.emplace(key, made).first->second;
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  std::unordered_map<uint64_t, Prediction> all_;
+};
+Predictions& predictions() {
+  static auto* all = new Predictions;
+  return *all;
+}
+
+// Add work to the end of a stream; return when it is done.
+int64_t advance(StreamState& stream, int64_t ns) {
+  const auto now = now_ns();
+  auto ready = stream.ready_ns.load();
+  int64_t end = 0;
+  do {
+    end = std::max(now, ready) + ns;
+  } while (!stream.ready_ns.compare_exchange_weak(ready, end));
+  return end;
+}
+
+// The time of captured work, which a launch of the graph takes.
+class Captured final : public StreamObserver {
+ public:
+  void add(CaptureId id, int64_t ns) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ns_[id] += ns;
+  }
+  void launch_graph(uint64_t id, const StreamState& stream) override {
+    if (!g_is_on.load()) return;
+    int64_t ns = 0;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto found = ns_.find(id);
+      if (found != ns_.end()) ns = found->second;
+    }
+    g_clock_offset_ns.fetch_add(g_launch_ns, std::memory_order_acq_rel);
+    advance(stream_state(stream.device, stream.id), ns);
+  }
+  void destroy_graph(uint64_t id) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ns_.erase(id);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<CaptureId, int64_t> ns_;
+};
+Captured& captured() {
+  static auto* all = new Captured;
+  return *all;
+}
+
+void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (!g_is_on.load(std::memory_order_relaxed)) {
+    g_next(op, keys, stack);
+    return;
+  }
+  const OperatorInfo& f = get_operator_info(op);
+  const auto arguments = c10::ArrayRef<IValue>(*stack).slice(stack->size() - f.args.size());
+  const auto index = device_of_call(f, arguments);
+  const auto capture = has_captures() ? current_capture(index) : nullptr;
+  Prediction predicted;
+  bool waits = false;
+  {
+    const Unclocked computing;
+    predicted = predictions().find(op, arguments);
+    waits = f.reads_back || f.only_reads || f.waiting || waits_for_copy(op, arguments);
+    g_next(op, keys, stack);
+  }
+  const auto ns = predicted.ns + g_gap_ns * predicted.launches;
+  if (capture) {
+    captured().add(capture->id(), ns);
+    return;
+  }
+  g_clock_offset_ns.fetch_add(g_launch_ns * predicted.launches, std::memory_order_acq_rel);
+  const auto end = advance(stream_state(index, current_stream(index)), ns);
+  if (waits) wait_until(end);
+}
+
+// Kernels of other code: there is no prediction, so that the time that they took here is left out.
+void work(const char* name, c10::DeviceIndex device, const std::function<void()>& run) {
+  if (!g_is_on.load(std::memory_order_relaxed)) {
+    g_next_work(name, device, run);
+    return;
+  }
+  {
+    const Unclocked computing;
+    g_next_work(name, device, run);
+  }
+  g_clock_offset_ns.fetch_add(g_launch_ns, std::memory_order_acq_rel);
+  advance(stream_state(device, current_stream(device)), g_gap_ns);
+}
+
+}  // namespace
+
+void start_clock(Predict predict, int64_t launch_ns, int64_t gap_ns) {
+  g_predict = predict;
+  g_launch_ns = launch_ns;
+  g_gap_ns = gap_ns;
+  if (!g_next) {
+    g_next = std::exchange(g_record, &call);
+    g_next_work = std::exchange(g_record_work, &work);
+    add_observer(captured());
+  }
+  if (g_is_on.exchange(true)) return;
+  g_interceptors.fetch_add(1);
+  simulate_time(true);
+}
+
+void stop_clock() {
+  if (!g_is_on.exchange(false)) return;
+  g_interceptors.fetch_sub(1);
+  simulate_time(false);
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,67 @@
+// The clock for Python.
+#include <c10/core/ScalarType.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bindings/module.h"
+#include "bindings/part.h"
+#include "clock/clock.h"
+#include "clock/description.h"
+#include "operators/alias.h"
+#include "runtime/pinned.h"
+
+namespace hostdevice {
+namespace {
+
+using c10::IValue;
+
+// The function that predicts a call. Null until the clock starts; never deleted.
+py::object* g_function = nullptr;
+
+// A tensor: sizes, the type's name, and whether it is in channels-last order, on the host, and pinned.
+py::object describe_tensor(const at::Tensor& t) {
+  if (!t.defined()) return py::none();
+  const bool last = t.layout() == c10::kStrided && t.dim() == 4 && t.is_contiguous(at::MemoryFormat::ChannelsLast);
+  const bool on_host = t.device().is_cpu();
+  const bool pinned = on_host && t.has_storage() && is_pinned(t.storage().data());
+  return py::make_tuple(py::tuple(py::cast(t.sizes().vec())), c10::toString(t.scalar_type()), last, on_host, pinned);
+}
+
+py::object describe(const IValue& v) {
+  if (v.isTensor()) return py::make_tuple("tensor", describe_tensor(v.toTensor()));
+  if (v.isTensorList() || v.isOptionalTensorList()) {
+    py::list all;
+    for (const IValue& each : v.toListRef())
+      all.append(each.isTensor() ? describe_tensor(each.toTensor()) : py::none());
+    return py::make_tuple("tensors", all);
+  }
+  if (v.isInt()) return py::int_(v.toInt());
+  if (v.isDouble()) return py::float_(v.toDouble());
+  if (v.isBool()) return py::bool_(v.toBool());
+  if (v.isIntList()) return py::tuple(py::cast(v.toIntVector()));
+  if (v.isBoolList()) return py::tuple(py::cast(v.toBoolList().vec()));
+  return py::none();
+}
+
+Prediction call_python(const std::string& name, c10::ArrayRef<IValue> arguments) {
+  const py::gil_scoped_acquire gil;
+  py::list described;
+  for (const auto& v : arguments) described.append(describe(v));
+  const auto predicted = (*g_function)(name, described, uses_tf32()).cast<std::pair<double, double>>();
+  return {static_cast<int64_t>(predicted.first), static_cast<int>(predicted.second)};
+}
+
+void start(const py::object& function, int64_t launch_ns, int64_t gap_ns) {
+  delete std::exchange(g_function, new py::object(function));
+  start_clock(&call_python, launch_ns, gap_ns);
+}
+
+void begin(PyObject* module) {
+  auto m = py::reinterpret_borrow<py::module_>(module);
+  m.def("start_clock", &start, py::arg("predict"), py::arg("launch_ns"), py::arg("gap_ns"));
+  m.def("stop_clock", &stop_clock);
+}
+
+}  // namespace
+}  // namespace hostdevice
+
+HOSTDEVICE_PART(clock, hostdevice::begin)

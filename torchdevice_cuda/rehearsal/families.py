@@ -1,0 +1,274 @@
+"""What an operator's call costs: bytes, arithmetic and the shape of its product, by the operator's family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from .calls import Call, Shape
+from .products import CAUSAL, attention, convolutions, dense_linear_algebra, products, recurrent
+from .work import Work, read_shape
+
+# ---- element-wise --------------------------------------------------------------------------------------------------
+
+_COMPARISONS = (
+    "eq",
+    "ne",
+    "gt",
+    "ge",
+    "lt",
+    "le",
+    "logical_and",
+    "logical_or",
+    "logical_not",
+    "isnan",
+    "isfinite",
+    "isinf",
+    "bitwise_not",
+)
+#: Operators that do not read the tensor that they fill.
+_FILLS = ("fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "arange", "linspace")
+
+
+def pointwise(call: Call) -> Work:
+    """Return the cost of reading every argument and writing one result of the broadcast size."""
+    name = call.name
+    elements = math.prod(call.broadcast)
+    widest = max((t.item_bytes for t in call.tensors if t.sizes), default=4)
+    if name in _FILLS:
+        filled = call.tensors[-1] if call.tensors else Shape((), "float")
+        return Work(_by_type(name, filled), filled.bytes, filled.bytes, filled.elements)
+    if name == "copy_":
+        target, source = call.tensors[:2]
+        if target.is_on_host or source.is_on_host:
+            memory = "pinned" if target.is_pinned or source.is_pinned else "pageable"
+            return Work(
+                f"copy {'from' if source.is_on_host else 'to'} {memory} host",
+                target.bytes,
+                target.bytes,
+                target.elements,
+            )
+        moved = target.bytes + source.elements * source.item_bytes
+        return Work(_copy_key(target, source), moved, moved, elements)
+    written = elements * (1 if name in _COMPARISONS else widest)
+    if name == "native_dropout":
+        written += elements
+    read = float(sum(min(t.bytes, t.elements * t.item_bytes) for t in call.tensors))
+    # An in-place operator reads and writes the same memory.
+    footprint = read if name.endswith("_") else read + written
+    key = name
+    if name in ("pow", "pow_"):
+        key = "pow 2" if call.get(1) in (2, 2.0, 0.5) else "pow"
+    if (
+        len(call.tensors) > 1
+        and name in ("add", "add_", "mul", "mul_", "sub", "sub_", "div", "div_")
+        and call.tensors[0].sizes
+    ):
+        second = call.tensors[1]
+        if second.sizes and second.sizes != call.broadcast:
+            key = "broadcast"
+    return Work(key, read + written, footprint, elements)
+
+
+def _by_type(name: str, shape: Shape) -> str:
+    return name if name not in ("normal_", "uniform_") else f"{name}{shape.item_bytes}"
+
+
+def _copy_key(target: Shape, source: Shape) -> str:
+    if target.type != source.type:
+        return "copy to double" if target.type == "double" else "copy to another type"
+    return "copy_" if target.is_channels_last == source.is_channels_last else "copy to another layout"
+
+
+def lists(call: Call) -> Work:
+    """Return the cost of an operator over lists: each list is read, the first is written."""
+    first = call.arguments[0] if isinstance(call.arguments[0], tuple) else call.tensors
+    written = float(sum(t.bytes for t in first)) if not call.name.endswith("norm") else 0.0
+    in_place = call.name.endswith("_")
+    if call.name.startswith("_fused"):
+        # Parameters and both states are written, gradients are only read.
+        written *= 3 if "adam" in call.name else 2
+    footprint = call.read_bytes + (0 if in_place else written)
+    return Work(call.name, call.read_bytes + written, footprint, sum(t.elements for t in first), len(first))
+
+
+# ---- rows ----------------------------------------------------------------------------------------------------------
+
+
+def _dims(call: Call, index: int, shape: Shape) -> tuple[int, ...]:
+    dims = call.get(index, ())
+    dims = dims if isinstance(dims, tuple) else (dims,)
+    rank = max(len(shape.sizes), 1)
+    return tuple(d % rank for d in dims) or tuple(range(rank))
+
+
+def reduction(call: Call) -> Work:
+    """Return the cost of reducing some dimensions."""
+    shape = read_shape(call, 0)
+    dims = _dims(call, 2 if call.name == "linalg_vector_norm" else 1, shape) if len(call.arguments) > 1 else ()
+    dims = dims or tuple(range(len(shape.sizes)))
+    row = math.prod(shape.sizes[d] for d in dims) if shape.sizes else 1
+    results = max(shape.elements // max(row, 1), 1)
+    item = 8 if call.name.startswith("arg") else shape.item_bytes
+    how = (
+        "all"
+        if results == 1 and row > 32768
+        else "few"
+        if results == 1
+        else "rows"
+        if shape.sizes and len(shape.sizes) - 1 in dims
+        else "columns"
+    )
+    return Work(f"{call.name} {how}", shape.bytes + results * item, shape.bytes + results * item, shape.elements, row)
+
+
+def rows(call: Call) -> Work:
+    """Return the cost of an operator along the last dimension that writes what it reads: softmax, normalization."""
+    shape = read_shape(call, 0)
+    row, how = (shape.sizes[-1] if shape.sizes else 1), ""
+    if call.name.endswith("softmax"):
+        dim = call.get(1, -1)
+        if dim % max(len(shape.sizes), 1) != len(shape.sizes) - 1:
+            row, how = shape.sizes[dim], " columns"
+    else:
+        how = "" if row <= 1024 or "softmax" not in call.name else " long"
+    if call.name.endswith("_softmax") and row > 1024 and not how:
+        how = " long"
+    count = sum(t.bytes for t in call.tensors)
+    return Work(call.name + how, count + shape.bytes, count + shape.bytes, shape.elements, row)
+
+
+def images(call: Call) -> Work:
+    """Return the cost of an operator over images that reads its first argument and writes as much."""
+    shape = read_shape(call, 0)
+    written = float(shape.bytes)
+    if call.name.startswith("upsample_bilinear2d"):
+        # Threads divide the pixels; each handles them in every image and channel.
+        sizes = call.get(2 if call.name.endswith("backward") else 1, shape.sizes)
+        read = call.read_bytes
+        count = math.prod(shape.sizes[:2])
+        return Work(call.name, 2.0 * read, 2.0 * read, count * max(math.prod(sizes[-2:]) / 256, 1), count)
+    if call.name == "upsample_nearest2d":
+        written = shape.item_bytes * math.prod(shape.sizes[:2]) * math.prod(call.get(1, shape.sizes[2:]))
+    elif call.name.endswith("pool2d") or call.name == "max_pool2d_with_indices":
+        stride = call.get(2, ()) or call.get(1, (2, 2))
+        written = shape.bytes / math.prod(stride) * (1 if call.name == "avg_pool2d" else 1 + 8 / shape.item_bytes)
+    elif call.name.endswith("pool2d_backward") or call.name == "max_pool2d_with_indices_backward":
+        written = float(read_shape(call, 1).bytes)
+    read = call.read_bytes
+    row = shape.sizes[-1] if shape.sizes else 1
+    if "batch_norm" in call.name and len(shape.sizes) > 2:
+        row = shape.sizes[0] * math.prod(shape.sizes[2:])  # of a channel
+    if "batch_norm" in call.name:
+        key = f"{call.name}{'' if len(shape.sizes) > 2 else ' rows'}"
+        return Work(key, read + written, read + written, shape.elements, row)
+    return Work(call.name, read + written, read + written, max(shape.elements, written / shape.item_bytes), row)
+
+
+# ---- indices -------------------------------------------------------------------------------------------------------
+
+
+def gathers(call: Call) -> Work:
+    """Return the cost of reading rows by indices and writing as many."""
+    table = read_shape(call, 0)
+    others = call.tensors[1:]
+    index = next((t for t in others if t.type in ("long int", "int")), Shape((table.sizes or (1,))[:1], "long int"))
+    width = math.prod(table.sizes[1:]) if len(index.sizes) < 2 or call.name in ("index", "embedding") else 1
+    moved = index.elements * width
+    written = float(moved * table.item_bytes)
+    footprint = min(written, table.bytes) + written + index.bytes
+    return Work(call.name, 2 * written + index.bytes, footprint, moved, max(width, 1))
+
+
+def scatters(call: Call) -> Work:
+    """Return the cost of adding rows to others by indices."""
+    read = call.read_bytes
+    source = max(call.tensors, key=lambda t: t.elements)
+    if call.name == "embedding_dense_backward":
+        written = call.get(2, 1) * source.sizes[-1] * source.item_bytes
+        return Work(call.name, read + written, read + written, source.elements, call.tensors[1].elements)
+    return Work(f"{call.name}{source.item_bytes}", read + source.bytes, read, source.elements)
+
+
+def sorts(call: Call) -> Work:
+    """Return the cost of a sort, a scan or a selection: passes over keys and indices."""
+    shape = read_shape(call, 0)
+    dim = call.get(2, -1) if call.name == "sort" else -1
+    dim = -1 if isinstance(dim, bool) or not isinstance(dim, int) else dim
+    row = shape.sizes[dim] if shape.sizes else 1
+    kind = "" if row == shape.elements else " rows"
+    if row <= 4096 and call.name in ("sort", "topk"):
+        kind += " short"
+    return Work(f"{call.name}{kind}{shape.item_bytes}", shape.bytes, shape.bytes * 4, shape.elements, row)
+
+
+def losses(call: Call) -> Work:
+    """Return the cost of a negative log likelihood: one element of each row."""
+    index = next(t for t in call.tensors if t.type == "long int")
+    scores = call.tensors[1] if call.name.endswith("backward") else call.tensors[0]
+    kind = " wide" if scores.sizes and scores.sizes[-1] > 1024 else ""
+    return Work(call.name + kind, index.bytes * 5, index.bytes * 5, index.elements, index.elements)
+
+
+_LISTS = ("_foreach", "_fused_adam", "_fused_sgd", "_fused_adagrad", "_amp_foreach")
+Cost = Callable[[Call], Work]
+_TABLE: dict[Cost, str] = {
+    reduction: """
+        sum mean max min amax amin argmax argmin any all var std norm linalg_vector_norm logsumexp prod
+        nansum var_mean std_mean
+    """,
+    rows: """
+        _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data native_layer_norm
+        native_layer_norm_backward _fused_rms_norm _fused_rms_norm_backward
+    """,
+    images: """
+        native_batch_norm native_batch_norm_backward cudnn_batch_norm cudnn_batch_norm_backward
+        _native_batch_norm_legit native_group_norm native_group_norm_backward max_pool2d_with_indices
+        max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward _adaptive_avg_pool2d
+        _adaptive_avg_pool2d_backward upsample_nearest2d upsample_bilinear2d upsample_bilinear2d_backward
+    """,
+    gathers: """
+        index index_select gather embedding
+    """,
+    scatters: """
+        scatter_add_ scatter_add scatter scatter_ index_add_ index_add index_put_ _index_put_impl_
+        embedding_dense_backward
+    """,
+    sorts: """
+        sort topk cumsum cumprod nonzero unique argsort median kthvalue _unique2
+    """,
+    products: """
+        mm addmm bmm baddbmm mv addmv linear
+    """,
+    convolutions: """
+        cudnn_convolution convolution _convolution convolution_overrideable cudnn_convolution_transpose
+        _conv_depthwise2d convolution_backward
+    """,
+    attention: " ".join(CAUSAL),
+    losses: """
+        nll_loss_forward nll_loss_backward
+    """,
+    recurrent: """
+        _cudnn_rnn _cudnn_rnn_backward
+    """,
+    dense_linear_algebra: """
+        linalg_cholesky_ex _linalg_svd _linalg_eigh linalg_qr linalg_lu_factor_ex linalg_lu_solve
+        linalg_solve_triangular _linalg_solve_ex linalg_inv_ex _fft_c2c _fft_r2c _fft_c2r
+    """,
+}
+_COSTS = {name: cost for cost, names in _TABLE.items() for name in names.split()}
+
+
+def find_cost(call: Call) -> Work:
+    """Return the cost of a call; an operator that no family names counts as element-wise."""
+    if call.name.startswith(_LISTS):
+        return lists(call)
+    return _COSTS.get(call.name, pointwise)(call)
+
+
+def name_family(name: str) -> str:
+    """Return the name of an operator's family, for tables."""
+    if name.startswith(_LISTS):
+        return "lists"
+    cost = _COSTS.get(name)
+    return cost.__name__.replace("_", " ") if cost else "copies" if name == "copy_" else "pointwise"

@@ -1,0 +1,185 @@
+"""How long a GPU computes: formulas whose coefficients are fitted to recordings (`python tools/timing fit`).
+
+Times are nanoseconds. The coefficients are efficiencies relative to a GPU's published rates, so that they carry over
+to other GPUs: `start` is the time of an empty kernel, `hbm` and `l2` the shares of the memory's bandwidth that a kernel
+reaches beyond the cache and in it, `each` a multiprocessor's time for an element, `row` a block's for an element of its
+row, `block` a multiprocessor's for a row, `peak` the share of the arithmetic rate, `tile` the size of a tile at which
+half of it is reached, `step` the time of a step or a tile beside its arithmetic.
+
+Near recorded sizes a call takes what similar calls took: a residual, the logarithm of recorded over computed time, is
+interpolated between them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..settings.gpus import Gpu
+from .work import Product, Work
+
+Coefficients = Mapping[str, float]
+#: Before any fit, and for what no recording covers.
+DEFAULTS: Coefficients = {
+    "start": 1000.0,
+    "hbm": 0.9,
+    "l2": 1.6,
+    "each": 0.01,
+    "row": 0.01,
+    "block": 1.0,
+    "peak": 0.6,
+    "tile": 4000.0,
+    "step": 100.0,
+    "power": 1.0,
+    "pcie": 0.85,
+    "launches": 1.0,
+}
+#: The shares of the cache between which memory leaves it.
+_CACHED, _UNCACHED = 0.55, 0.8
+#: Blocks that a multiprocessor runs at a time, each with a row.
+_BLOCKS = 8
+_TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (32, 64), (32, 32))
+_SPLITS = (1, 2, 4, 8, 16, 32)
+#: The rate of a profile for a type of products, and the one to derive it from where the GPU has none.
+_RATES = {
+    "float": "fp32",
+    "tf32": "tensor_tf32",
+    "c10::BFloat16": "tensor_bf16",
+    "c10::Half": "tensor_fp16",
+    "double": "tensor_fp64",
+}
+_PLAIN = {"tensor_tf32": "fp32", "tensor_bf16": "fp32", "tensor_fp16": "fp32", "tensor_fp64": "fp64"}
+#: The clock of the GPU of the recordings, for arithmetic per element.
+_RECORDED_CLOCK_MHZ = 1980
+
+
+#: Factorizations, whose time is a power of the matrix's size.
+_BY_SIZE = ("linalg_c", "linalg_l", "linalg_q", "linalg_s", "linalg_i", "_linalg", "_fft")
+#: Bytes per nanosecond and lane of PCI Express, by generation.
+_LANE = {"3": 0.985, "4": 1.969, "5": 3.938, "6": 7.563}
+
+
+def _read_pcie(text: str | None) -> float:
+    if text is None:  # part of the processor: no bus
+        return 32.0
+    generation, _, lanes = text.partition(".0 x")
+    return _LANE.get(generation, 1.969) * int(lanes or 16)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates:
+    """A GPU's published rates, per nanosecond."""
+
+    bandwidth: float
+    pcie: float
+    l2_bytes: float
+    multiprocessors: int
+    speed: float  # of a multiprocessor, relative to the recorded GPU's
+    flops: Mapping[str, float]
+
+    @classmethod
+    def of(cls, gpu: Gpu) -> Rates:
+        """Read a profile."""
+        tflops = gpu.tflops
+        flops = {}
+        for kind, rate in _RATES.items():
+            flops[kind] = 1e3 * (tflops.get(rate) or tflops.get(_PLAIN.get(rate, rate)) or tflops["fp32"])
+        return cls(
+            gpu.bandwidth_gb_s,
+            _read_pcie(gpu.pcie),
+            gpu.l2_kib * 1024,
+            gpu.multiprocessors,
+            gpu.clock_mhz / _RECORDED_CLOCK_MHZ,
+            flops,
+        )
+
+
+def time_memory(work: Work, rates: Rates, c: Coefficients) -> float:
+    """Return the time to move the bytes of a call."""
+    missed = min(max((work.footprint / rates.l2_bytes - _CACHED) / (_UNCACHED - _CACHED), 0.0), 1.0)
+    return work.bytes / rates.bandwidth * (missed / c["hbm"] + (1 - missed) / c["l2"])
+
+
+def time_product(product: Product, rates: Rates, c: Coefficients) -> float:
+    """Return the time of a product in tiles that fill the multiprocessors in waves; the best tiling counts."""
+    peak = rates.flops.get(product.type, rates.flops["float"]) / rates.multiprocessors * c["peak"]
+    best = math.inf
+    for m, n in _TILES:
+        tiles = product.batch * -(-product.m // m) * -(-product.n // n)
+        full = peak * m * n / (m * n + c["tile"])
+        for split in _SPLITS:
+            if split > 1 and (tiles * split > 4 * rates.multiprocessors or product.k < 128 * split):
+                break
+            waves = -(-tiles * split // rates.multiprocessors)
+            depth = -(-product.k // split)
+            merged = 8.0 * split * product.batch * product.m * product.n / rates.bandwidth if split > 1 else 0.0
+            best = min(best, waves * (2.0 * m * n * depth / full + c["step"]) + merged)
+    return best
+
+
+def time_work(work: Work, rates: Rates, c: Coefficients) -> float:
+    """Return the time of a call's kernels."""
+    if work.key.startswith(_BY_SIZE):
+        return float(c["start"] * max(work.row, 1) ** c["power"] / rates.speed)
+    if work.key.startswith("copy") and work.key.endswith("host"):
+        return c["start"] + work.bytes / (rates.pcie * c["pcie"])
+    memory = time_memory(work, rates, c)
+    product = work.product
+    if product is None:
+        arithmetic = work.elements * c["each"] / (rates.multiprocessors * rates.speed)
+        count = work.elements / work.row
+        waves = -(-count // (_BLOCKS * rates.multiprocessors))
+        blocks = count * c["block"] / rates.multiprocessors if work.row > 1 else 0.0
+        return c["start"] + max(memory, arithmetic, max(waves * work.row * c["row"], blocks) / rates.speed)
+    if work.key.startswith("product"):
+        return c["start"] + max(memory, time_product(product, rates, c))
+    if work.key.startswith("attention"):
+        blocks = product.batch * -(-product.m // 128)
+        used = blocks / (rates.multiprocessors * -(-blocks // rates.multiprocessors))
+        kind = "tf32" if product.type == "float" else product.type
+        return c["start"] + max(memory, work.elements / (rates.flops[kind] * c["peak"] * used))
+    if work.key.startswith("_cudnn_rnn"):
+        return c["start"] + work.row * c["step"] + work.elements / (rates.flops[product.type] * c["peak"]) + memory
+    passes = work.elements / product.flops
+    return c["start"] + passes * time_product(product, rates, c) + memory
+
+
+#: The coefficients that a formula uses, which are fitted.
+def list_coefficients(work: Work) -> tuple[str, ...]:
+    """Return the names of the coefficients that a call's formula uses."""
+    if work.key.startswith(_BY_SIZE):
+        return ("start", "power")
+    if work.key.startswith("copy") and work.key.endswith("host"):
+        return ("start", "pcie")
+    if work.product is None:
+        return ("start", "hbm", "l2", "each", "row", "block") if work.row > 1 else ("start", "hbm", "l2", "each")
+    if work.key.startswith("attention"):
+        return ("start", "peak", "hbm")
+    if work.key.startswith("_cudnn_rnn"):
+        return ("start", "step", "peak", "l2")
+    return ("start", "peak", "tile", "step", "hbm", "l2")
+
+
+def place(work: Work) -> tuple[float, ...]:
+    """Return a call's sizes as coordinates, in which similar calls are near."""
+    sizes = [work.bytes, work.elements, work.row]
+    if work.product is not None:
+        product = work.product
+        sizes = [product.m, product.n, product.k, product.batch]
+    return tuple(round(math.log(max(size, 1)), 2) for size in sizes)
+
+
+#: The distance at which a recording counts for half as much, and the weight of having none.
+_NEAR, _NONE = 0.5, 0.15
+
+
+def correct(where: Sequence[float], residuals: Iterable[Sequence[float]]) -> float:
+    """Return the factor by which recorded calls near this one took longer; each row is coordinates and a residual."""
+    total = weights = 0.0
+    for *there, residual in residuals:
+        distance = sum((a - b) ** 2 for a, b in zip(where, there, strict=True))
+        weight = 0.5 ** (distance / _NEAR**2)
+        total += weight * residual
+        weights += weight
+    return math.exp(total / (weights + _NONE))

@@ -1,0 +1,154 @@
+"""Predict how long the GPU of a profile computes a call (``--clock gpu``)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypedDict
+
+from ..settings.gpus import Gpu
+from .calls import Call, Shape
+from .families import find_cost
+from .model import DEFAULTS, Rates, correct, place, time_work
+from .work import Work
+
+EFFICIENCY = Path(__file__).with_name("efficiency.json")
+#: The host's time to launch a kernel, and a GPU's time between two kernels of a stream, in nanoseconds.
+LAUNCH_NS, GAP_NS = 2500, 1000
+#: Operators that launch nothing.
+_FREE = frozenset(
+    "empty empty_strided empty_like new_empty new_empty_strided resize_ set_ record_stream is_pinned _pin_memory "
+    "_reshape_alias as_strided_ lift lift_fresh _nested_view_from_buffer unsqueeze_ squeeze_ t_ transpose_".split()
+)
+#: Names of one kernel: what CUDA calls, and what the virtual GPU calls in its place.
+_ALIASES = {
+    "_scaled_dot_product_cudnn_attention": "_cudnn_attention_forward",
+    "_scaled_dot_product_cudnn_attention_backward": "_cudnn_attention_backward",
+    "_scaled_dot_product_flash_attention": "_cudnn_attention_forward",
+    "_scaled_dot_product_flash_attention_backward": "_cudnn_attention_backward",
+    "_to_copy": "copy_",
+    "clone": "copy_",
+    "contiguous": "copy_",
+    "zero_": "fill_",
+    "relu": "clamp_min",
+    "relu_": "clamp_min_",
+}
+
+
+class Fitted(TypedDict):
+    """What was fitted to the recordings of a key."""
+
+    coefficients: dict[str, float]
+    residuals: list[list[float]]
+
+
+@functools.cache
+def read_efficiency() -> Mapping[str, Fitted]:
+    """Return what was fitted, by key."""
+    return dict(json.loads(EFFICIENCY.read_text("utf-8"))["keys"])
+
+
+def key_of(work: Work) -> str:
+    """Return the key of a call's coefficients: those of a product depend on its type."""
+    return f"{work.key} {work.product.type}" if work.key.startswith("product") and work.product else work.key
+
+
+def _read_tensor(described: Any) -> Shape | None:
+    if described is None:
+        return None
+    sizes, kind, last, on_host, pinned = described
+    return Shape(sizes, _TYPES.get(kind, kind), last, on_host, pinned)
+
+
+#: Types as C++ prints them, and as profiles name them.
+_TYPES = {
+    "Float": "float",
+    "BFloat16": "c10::BFloat16",
+    "Half": "c10::Half",
+    "Double": "double",
+    "Long": "long int",
+    "Int": "int",
+    "Short": "short int",
+    "Bool": "bool",
+    "Byte": "unsigned char",
+    "Char": "signed char",
+    "ComplexFloat": "c10::complex<float>",
+    "ComplexDouble": "c10::complex<double>",
+    "Float8_e4m3fn": "c10::Float8_e4m3fn",
+    "Float8_e5m2": "c10::Float8_e5m2",
+}
+
+
+def read_call(name: str, described: Sequence[Any], is_tf32: bool) -> Call:
+    """Read a call as the native device describes it."""
+    arguments: list[Any] = []
+    for value in described:
+        if isinstance(value, tuple) and value and value[0] == "tensor":
+            arguments.append(_read_tensor(value[1]))
+        elif isinstance(value, tuple) and value and value[0] == "tensors":
+            arguments.append(tuple(_read_tensor(each) for each in value[1]))
+        else:
+            arguments.append(value)
+    plain = name.removeprefix("aten::")
+    return _as_cuda_calls(Call(plain, tuple(arguments), is_tf32))
+
+
+def _as_cuda_calls(call: Call) -> Call:
+    """Return the call that CUDA makes in its place."""
+    name = _ALIASES.get(call.name, call.name)
+    if name == "copy_" and call.name != "copy_":
+        source = next(t for t in call.tensors)
+        return Call(name, (source, source, False))
+    return dataclasses.replace(call, name=name)
+
+
+def predict_work(work: Work, rates: Rates, fitted: Mapping[str, Fitted]) -> tuple[float, float]:
+    """Return the nanoseconds and the kernels of a call."""
+    found = fitted.get(key_of(work))
+    if found is None:
+        return time_work(work, rates, DEFAULTS), 1.0
+    coefficients = {**DEFAULTS, **found["coefficients"]}
+    factor = correct(place(work), found["residuals"])
+    return time_work(work, rates, coefficients) * factor, coefficients["launches"]
+
+
+class Predictor:
+    """The model with a GPU's rates."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._rates = Rates.of(gpu)
+        self._fitted = read_efficiency()
+
+    def predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float]:
+        """Return the nanoseconds and the kernels of a call that the native device describes."""
+        return self.time(read_call(name, described, is_tf32))
+
+    def time(self, call: Call) -> tuple[float, float]:
+        """Return the nanoseconds and the kernels of a call."""
+        if call.name in _FREE:
+            return 0.0, 0.0
+        work = find_cost(call)
+        return predict_work(work, self._rates, self._fitted) if work.elements else (0.0, 0.0)
+
+
+class Device(Protocol):
+    """The functions of the compiled device that are used here."""
+
+    def load_part(self, part: str) -> None:
+        """Load a part, after compiling it if needed."""
+
+    def start_clock(self, predict: Any, launch_ns: int, gap_ns: int) -> None:
+        """Keep the GPU's time from now on."""
+
+    def stop_clock(self) -> None:
+        """Keep the host's time again."""
+
+
+def start(device: Device, gpu: Gpu) -> None:
+    """Let the device's streams take the time that this GPU would need."""
+    # Captured calls go through the graphs' part, so it is first.
+    device.load_part("graphs")
+    device.start_clock(Predictor(gpu).predict, LAUNCH_NS, GAP_NS)

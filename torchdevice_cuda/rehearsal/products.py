@@ -1,0 +1,127 @@
+"""What products of matrices cost, and the operators that consist of them."""
+
+from __future__ import annotations
+
+import math
+
+from .calls import Call, Shape
+from .work import Product, Work, read_shape
+
+
+def _product_type(call: Call, shape: Shape) -> str:
+    return "tf32" if shape.type == "float" and call.is_tf32 else shape.type
+
+
+def products(call: Call) -> Work:
+    """Return the cost of a product of matrices."""
+    first = 1 if call.name in ("addmm", "baddbmm", "addmv") else 0
+    a, b = read_shape(call, first), read_shape(call, first + 1)
+    batch = a.sizes[0] if len(a.sizes) == 3 else 1
+    if len(b.sizes) == 1:  # mv
+        product = Product(a.sizes[-2], 1, a.sizes[-1], _product_type(call, a), batch)
+    else:
+        product = Product(a.sizes[-2], b.sizes[-1], a.sizes[-1], _product_type(call, a), batch)
+    moved = a.bytes + b.bytes + batch * product.m * product.n * a.item_bytes
+    # Rows that are no multiple of 16 bytes take slower kernels.
+    is_aligned = product.type in ("float", "double") or not (product.n % 8 or product.k % 8)
+    return Work("product" if is_aligned else "product unaligned", moved, moved, product.flops, 1, product)
+
+
+#: Where the stride and the padding are among the arguments.
+_CONVOLUTION_ARGUMENTS = {"cudnn_convolution": (3, 2), "_conv_depthwise2d": (4, 5)}
+
+
+def _name_convolution(groups: int, x: Shape, weight: Shape) -> str:
+    if groups == x.sizes[1] and groups > 1:
+        return "depthwise"
+    if groups > 1:
+        return "grouped"
+    return "wide" if weight.sizes[1] >= 16 else "first"
+
+
+def convolutions(call: Call) -> Work:
+    """Return the cost of a convolution as the product that it is."""
+    backward = call.name.endswith("backward")
+    x, weight = read_shape(call, int(backward)), read_shape(call, 1 + backward)
+    stride_at, padding_at = (4, 5) if backward else _CONVOLUTION_ARGUMENTS.get(call.name, (3, 4))
+    stride, padding = call.get(stride_at, (1,)), call.get(padding_at, (0,))
+    groups = max(x.sizes[1] // max(weight.sizes[1], 1), 1)
+    spatial = len(x.sizes) - 2
+    stride, padding = (tuple(v) * spatial if len(v) == 1 else tuple(v) for v in (stride, padding))
+    if backward:
+        out = read_shape(call, 0).sizes[2:]
+    else:
+        padded = [x.sizes[i + 2] + 2 * padding[i] - weight.sizes[i + 2] for i in range(spatial)]
+        out = tuple(padded[i] // max(stride[i], 1) + 1 for i in range(spatial))
+    pixels = x.sizes[0] * math.prod(out)
+    kind = "tf32" if x.type == "float" else x.type
+    product = Product(pixels, weight.sizes[0] // groups, math.prod(weight.sizes[1:]), kind, groups)
+    passes = 2 if backward else 1
+    written = pixels * weight.sizes[0] * x.item_bytes
+    moved = passes * (x.bytes + weight.bytes + written)
+    layout = "nhwc" if x.is_channels_last else "nchw"
+    how = " backward" if backward else ""
+    key = f"convolution{how} {kind} {layout} {_name_convolution(groups, x, weight)}"
+    return Work(key, moved, moved, product.flops * passes, 1, product)
+
+
+def attention(call: Call) -> Work:
+    """Return the cost of attention."""
+    q, k, v = (read_shape(call, i + call.name.endswith("backward")) for i in range(3))
+    heads_first = not call.name.startswith("_efficient_attention")
+    b = q.sizes[0]
+    h, s, t = (q.sizes[1], q.sizes[2], k.sizes[2]) if heads_first else (q.sizes[2], q.sizes[1], k.sizes[1])
+    e = q.sizes[3]
+    causal = _is_causal(call)
+    product = Product(s, t, e, q.type, b * h)
+    backward = call.name.endswith("backward")
+    # Half of the tiles of 128 rows are skipped, except those on the diagonal.
+    share = 0.5 + 0.5 / max(s / 128, 1) if causal else 1
+    flops = 2 * product.flops * (2.5 if backward else 1) * share
+    moved = q.bytes * 2 + k.bytes + v.bytes
+    width = next((each for each in (32, 64, 128) if e <= each), 256)
+    how, kind = "backward" if backward else "forward", "f32" if q.type == "float" else "half"
+    key = f"attention {how} {kind} {width}{' causal' if causal else ''}"
+    return Work(key, moved, moved, flops, s, product)
+
+
+#: Where attention's `is_causal` is among the arguments; a backward has the gradient first.
+CAUSAL = {
+    "_cudnn_attention_forward": 8,
+    "_cudnn_attention_backward": 14,
+    "_efficient_attention_forward": 10,
+    "_efficient_attention_backward": 15,
+    "_scaled_dot_product_cudnn_attention": 6,
+    "_scaled_dot_product_cudnn_attention_backward": 14,
+    "_scaled_dot_product_efficient_attention": 6,
+    "_scaled_dot_product_efficient_attention_backward": 11,
+    "_scaled_dot_product_flash_attention": 4,
+    "_scaled_dot_product_flash_attention_backward": 11,
+    "_flash_attention_forward": 8,
+    "_flash_attention_backward": 11,
+}
+
+
+def _is_causal(call: Call) -> bool:
+    return bool(call.get(CAUSAL[call.name], False))
+
+
+def recurrent(call: Call) -> Work:
+    """Return the cost of cuDNN's recurrent networks: a product per layer for the inputs, and one per step."""
+    x = read_shape(call, 0)
+    numbers = [a for a in call.arguments if type(a) is int]
+    backward = call.name.endswith("backward")
+    hidden, layers = numbers[2], numbers[4]
+    b, s = x.sizes[0], x.sizes[1]
+    steps = s * layers
+    product = Product(b, 4 * hidden, x.sizes[-1] + hidden, _product_type(call, x), steps)
+    weights = max((t.bytes for t in call.tensors if len(t.sizes) == 1), default=0)
+    flops = product.flops * (2 if backward else 1)
+    return Work(f"{call.name} {product.type}", weights * s / 8, weights, flops, steps, product)
+
+
+def dense_linear_algebra(call: Call) -> Work:
+    """Return the cost of a factorization or a transform, by its size."""
+    shape = call.tensors[0] if call.tensors else Shape((1,), "float")
+    n = shape.sizes[-1] if shape.sizes else 1
+    return Work(f"{call.name}", shape.bytes, shape.bytes, shape.elements, n)
