@@ -61,7 +61,7 @@ void Detector::run_work(const StreamState& stream, const char* name, const std::
   std::vector<NewAccess> all;
   for (const auto& a : accesses)
     all.push_back({Layout(reinterpret_cast<uintptr_t>(a.at), a.bytes), a.writes, a.type, a.sizes.vec()});
-  begin_work(stream, find_caller(intern_name(name)), all);
+  if (stream.capture.load() == 0) begin_work(stream, find_caller(intern_name(name)), all);
 }
 
 void Detector::add_accesses(Order& order, Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "operators/alias.h"
@@ -17,11 +18,24 @@ namespace {
 
 using at::Tensor;
 
+const StreamState& get_current_stream() {
+  return stream_state(t_current_device, current_stream(t_current_device));
+}
+
+// Report what a whole function reads, or the memory that it has written.
+void report_accesses(at::TensorList tensors, bool are_written) {
+  std::vector<ObservedAccess> accesses;
+  for (const auto& t : tensors)
+    if (is_device_tensor(t) && t.layout() == at::kStrided && t.is_non_overlapping_and_dense() && t.numel() != 0)
+      accesses.push_back({t.const_data_ptr(), t.nbytes(), t.scalar_type(), t.sizes(), are_written});
+  observe([&](StreamObserver& o) { o.run_work(get_current_stream(), "code outside of operators", accesses); });
+}
+
 // Return CPU tensors over the same memory. `keep`: they keep it alive.
 std::vector<Tensor> to_cpu(at::TensorList tensors, bool keep) {
   if (is_observed() && !t_in_node) {
-    const auto& stream = stream_state(t_current_device, current_stream(t_current_device));
-    observe([&](StreamObserver& o) { o.begin_other_work(stream); });
+    observe([&](StreamObserver& o) { o.begin_other_work(get_current_stream()); });
+    report_accesses(tensors, false);
   }
   Aliases aliases(t_current_device, keep);
   std::vector<Tensor> out;
@@ -40,6 +54,14 @@ std::vector<Tensor> to_device(
   std::vector<Tensor> out;
   out.reserve(results.size());
   for (const auto& r : results) out.push_back(aliases.to_device(r));
+  if (is_observed() && !t_in_node) {
+    std::vector<Tensor> made;
+    for (const auto& t : out) {
+      const auto shares = [&](const Tensor& input) { return t.defined() && input.is_alias_of(t); };
+      if (std::none_of(inputs.begin(), inputs.end(), shares)) made.push_back(t);
+    }
+    report_accesses(made, true);
+  }
   return out;
 }
 

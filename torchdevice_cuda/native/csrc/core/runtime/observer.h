@@ -55,7 +55,7 @@ class StreamObserver {
   // Other work is about to run on a stream than calls of operators, which are intercepted (recorded.h): compiled code,
   // collectives.
   virtual void begin_other_work(const StreamState&) {}
-  // Work outside of operators, on a stream of a process group: collectives.
+  // What such work accesses; its stream may be one that only this library knows.
   virtual void run_work(const StreamState&, const char* /*name*/, const std::vector<ObservedAccess>&) {}
 
   // The host waits; called before it does.

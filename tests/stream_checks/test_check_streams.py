@@ -365,3 +365,25 @@ def test_other_faults_stay_fatal() -> None:
     )
     command = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual", "--check-streams", "error", "-c", code]
     assert subprocess.run(command, env=dict(os.environ), check=False).returncode == -signal.SIGSEGV
+
+
+# -------------------------------------------------------------------------------- compiled code
+@child(CHECKED)
+@pytest.mark.parametrize("waits", [True, False])
+def test_compiled_code(waits: bool) -> None:
+    import torch
+
+    from torchdevice_cuda import StreamRaceError
+
+    compiled = torch.compile(lambda x: (x * 2 + 1).relu())
+    x, side = new(), torch.cuda.Stream()
+    if waits:
+        side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        if not waits:
+            with pytest.raises(StreamRaceError, match="code outside of operators"):
+                compiled(x)
+            return
+        y = compiled(x)
+    with race("may still be writing it (code outside of operators"):
+        y.sum()

@@ -1,1 +1,0 @@
-"""Races between streams: the detector, and the programs that it judges."""
