@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from ...native.deferral import end_deferral
 from ...native.interface import Native, NativeGraph
 from ..base import Offer
 from ..host import machine
@@ -70,12 +70,10 @@ class VirtualDriver(HostDriver):
 
     def _order_streams(self) -> None:
         """Defer work if an adversarial order was chosen; an activation before this one may have deferred it."""
-        from ...native import parts
-
         if self.settings.streams is not None:
             self._module.start_deferral(self.settings.streams)
-        elif parts.name_library("cuda", "deferral") in sys.modules:
-            self._module.stop_deferral()
+        else:
+            end_deferral(self._module)
 
     def describe(self) -> list[tuple[str, str]]:
         """Add the source of the compiled part."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...native.deferral import end_deferral
 from ...native.interface import Native
 from ..errors import cuda_error, invalid_ordinal
 from ..streams import DEFAULT_STREAM, LEAST_PRIORITY, EventState, Streams, StreamState
@@ -69,6 +70,7 @@ class NativeStreams(Streams):
         return EventState(timing, native=self._native.Event())
 
     def interprocess_event(self, timing: bool) -> EventState:
+        end_deferral(self._native)
         return EventState(timing, native=self._native.Event(interprocess=True))
 
     def event_name(self, event: EventState) -> bytes:
@@ -78,6 +80,7 @@ class NativeStreams(Streams):
 
     def open_event(self, name: bytes, device: int) -> EventState:
         """Return another process's event: its time is in shared memory, on a clock that both processes have."""
+        end_deferral(self._native)
         native = self._native.Event.open(name)
         if isinstance(native, int):
             raise cuda_error(native)

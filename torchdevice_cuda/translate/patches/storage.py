@@ -11,6 +11,7 @@ from torch import storage as module
 
 from ...drivers.errors import cuda_error
 from ...drivers.traits import NONE, Trait
+from ...native.deferral import end_deferral
 from ..core.context import Context
 from ..core.disguise import CPU, CUDA, as_program, masked
 from ..core.registry import patch
@@ -157,10 +158,12 @@ def between_processes(context: Context) -> None:
     send, receive, release = native.send_storage, native.receive_storage, native.release_counter
 
     def _share_cuda_(self: Any) -> tuple[Any, ...]:
+        end_deferral(native)
         return send(self._cdata)
 
     def _new_shared_cuda(*args: Any) -> Any:
         _check(args, _SENT, "_new_shared")
+        end_deferral(native)
         made = receive(*args)
         if isinstance(made, int):
             raise cuda_error(made)

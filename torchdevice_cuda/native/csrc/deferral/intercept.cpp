@@ -25,6 +25,7 @@
 #include "operators/recorded.h"
 #include "operators/tensors.h"
 #include "operators/types.h"
+#include "runtime/allocator.h"
 #include "runtime/captured_allocations.h"
 #include "runtime/captures.h"
 #include "runtime/failure.h"
@@ -254,6 +255,9 @@ void start_deferral(uint64_t seed) {
   }();
   static_cast<void>(installed);
   schedule().start(seed);
+  // Elements that an earlier run of the program has left would hide that this run reads memory too early.
+  empty_cache();
+  host_empty_cache();
   g_defer.store([](StreamState& stream, const char* name, std::function<void()> work) {
     schedule().issue(stream, {name, std::move(work)});
   });
