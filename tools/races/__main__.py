@@ -11,6 +11,7 @@ import argparse
 import concurrent.futures
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 import time
@@ -34,7 +35,9 @@ def run(program: Program, launcher: list[str], *options: str, seconds: float = 6
     if done.returncode:
         return {f"exit status {done.returncode}: {done.stderr.strip()[-300:]}": 1}
     outputs: dict[str, int] = json.loads(done.stdout)
-    return outputs
+    # An error in a thread of the program is printed there.
+    found = re.search("StreamRaceError: .*", done.stderr)
+    return {found[0]: 1} if found else outputs
 
 
 def choose(names: list[str]) -> list[Program]:
