@@ -272,7 +272,9 @@ std::shared_ptr<const Inferred> infer(
 
 torch::jit::Stack make_results(
     const Inferred& inferred, const OperatorInfo& f, c10::ArrayRef<IValue> arguments, c10::DeviceIndex index) {
-  const auto given = list_device_tensors(f, arguments);
+  std::vector<at::Tensor> given;
+  // Fused optimizers take lists of thousands of tensors and return none.
+  if (!inferred.results.empty()) given = list_device_tensors(f, arguments);
   const auto make = [&](const InferredTensor& t) {
     if (t.argument == InferredTensor::kUndefined) return at::Tensor();
     if (t.argument != InferredTensor::kNew) return given[static_cast<size_t>(t.argument)];
