@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import configparser
 import dataclasses
 import os
@@ -280,7 +281,10 @@ def test_every_source_is_compiled_and_shipped() -> None:
         for kind in build.KINDS
     }
     assert set().union(*compiled.values()) == {name for name in there if not name.endswith(".h")}
-    assert all(len(names) == len(set(names)) for names in compiled.values())
+    # Two parts freeze calls; neither is linked against the other.
+    shared = {"nodes/node.cpp"}
+    for names in compiled.values():
+        assert {name for name, count in collections.Counter(names).items() if count > 1} <= shared
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     patterns = config["options.package_data"]["torchdevice_cuda.native"].split()

@@ -387,3 +387,23 @@ def test_compiled_code(waits: bool) -> None:
         y = compiled(x)
     with race("may still be writing it (code outside of operators"):
         y.sum()
+
+
+# ------------------------------------------------------------------------------------ threads
+@child(CHECKED)
+def test_threads_that_allocate_do_not_wait_for_each_other() -> None:
+    """The memory's lock is held where blocks are reported to the detector, and not taken while it holds its own."""
+    import threading
+
+    x = new()
+
+    def work() -> None:
+        for _ in range(3000):
+            x + 1
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)

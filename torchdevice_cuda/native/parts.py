@@ -213,7 +213,7 @@ _PARTS: dict[str, dict[str, Part]] = {
             },
         ),
         "graphs": Part(
-            _single("graphs", 20),
+            {"graphs": Unit("-O1", ("graphs", "nodes"), seconds=20)},
             "CUDA graphs: capture and replay of calls",
             functions=(
                 "Graph",
@@ -235,7 +235,7 @@ _PARTS: dict[str, dict[str, Part]] = {
             functions=("check_streams", "forget_races"),
         ),
         "deferral": Part(
-            {"deferral": Unit("-O1", ("deferral", "graphs/node.cpp"), seconds=25)},
+            {"deferral": Unit("-O1", ("deferral", "nodes"), seconds=25)},
             "work that runs when something waits for it, in an order chosen by a seed",
             functions=("start_deferral", "stop_deferral", "read_deferral_counts"),
         ),

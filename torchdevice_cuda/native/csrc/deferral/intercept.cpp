@@ -17,7 +17,7 @@
 
 #include "deferral/inference.h"
 #include "deferral/schedule.h"
-#include "graphs/node.h"
+#include "nodes/node.h"
 #include "operators/alias.h"
 #include "operators/boxed.h"
 #include "operators/dtypes.h"

@@ -13,7 +13,7 @@
 
 #include "compat.h"
 #include "graphs/journal.h"
-#include "graphs/node.h"
+#include "nodes/node.h"
 #include "runtime/captures.h"
 
 namespace hostdevice {

@@ -4,16 +4,13 @@
 
 #include <utility>
 
+#include "operators/alias.h"
 #include "races/pages.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 
 namespace hostdevice {
 namespace {
-
-bool is_device_address(const Layout& layout) {
-  return device_of_address(reinterpret_cast<const void*>(layout.begin())) >= 0;
-}
 
 std::shared_ptr<const AccessInfo> describe(const StreamState* stream, const Caller& caller, const NewAccess& access) {
   return std::make_shared<const AccessInfo>(
@@ -38,7 +35,7 @@ Caller find_caller(const std::string* op) {
 }
 
 NewAccess access_of(const at::Tensor& t, bool writes) {
-  return {Layout(t), writes, t.scalar_type(), t.sizes().vec()};
+  return {Layout(t), writes, t.scalar_type(), t.sizes().vec(), is_device_tensor(t)};
 }
 
 // ---- accesses ------------------------------------------------------------------------------------------------------
@@ -60,7 +57,10 @@ void Detector::continue_work(Epoch epoch, const Caller& caller, const std::vecto
 void Detector::run_work(const StreamState& stream, const char* name, const std::vector<ObservedAccess>& accesses) {
   std::vector<NewAccess> all;
   for (const auto& a : accesses)
-    all.push_back({Layout(reinterpret_cast<uintptr_t>(a.at), a.bytes), a.writes, a.type, a.sizes.vec()});
+    // An address is looked up here: the memory's lock is held where blocks are reported, so it comes before this one.
+    all.push_back(
+        {Layout(reinterpret_cast<uintptr_t>(a.at), a.bytes), a.writes, a.type, a.sizes.vec(),
+         device_of_address(a.at) >= 0});
   if (stream.capture.load() == 0) begin_work(stream, find_caller(intern_name(name)), all);
 }
 
@@ -68,8 +68,7 @@ void Detector::add_accesses(Order& order, Epoch epoch, const Caller& caller, con
   for (const auto& access : accesses) {
     if (access.layout.is_empty()) continue;
     const auto info = describe(order.clocks.of(epoch.actor).stream, caller, access);
-    const bool on_device = is_device_address(access.layout);
-    Shadow& shadow = on_device ? order.device : order.pinned;
+    Shadow& shadow = access.on_device ? order.device : order.pinned;
     const auto is_before = [&](const Access& earlier) {
       return order.clocks.of(epoch.actor).clock.includes(earlier.epoch);
     };
@@ -81,9 +80,9 @@ void Detector::add_accesses(Order& order, Epoch epoch, const Caller& caller, con
       order.clocks.join(epoch.actor, earlier.epoch);
       return false;
     });
-    if (on_device && !order.leftovers.empty()) check_leftovers(order, access.layout, *info, epoch.actor);
+    if (access.on_device && !order.leftovers.empty()) check_leftovers(order, access.layout, *info, epoch.actor);
     shadow.add({epoch, access.layout, info}, is_before);
-    if (!on_device && &order == &main_) has_pinned_.store(true, std::memory_order_release);
+    if (!access.on_device && &order == &main_) has_pinned_.store(true, std::memory_order_release);
   }
 }
 
@@ -151,7 +150,7 @@ void Detector::watch_pages() {
 
 // The type of what the host accesses is unknown: name the tensor of the copy.
 void Detector::access_page(uintptr_t address, bool writes) {
-  NewAccess access{Layout(address, 1), writes, c10::ScalarType::Byte, {}};
+  NewAccess access{Layout(address, 1), writes, c10::ScalarType::Byte, {}, false};
   {
     const Lock lock(mutex_);
     main_.pinned.each(address, address + 1, [&](const Access& earlier) {

@@ -34,6 +34,7 @@ struct NewAccess {
   bool writes;
   c10::ScalarType type;
   std::vector<int64_t> sizes;
+  bool on_device = false;
 };
 NewAccess access_of(const at::Tensor& tensor, bool writes);
 

@@ -1,4 +1,4 @@
-#include "graphs/node.h"
+#include "nodes/node.h"
 
 #include <ATen/ops/from_blob.h>
 #include <c10/util/irange.h>
