@@ -13,7 +13,7 @@ import collections
 import json
 import statistics
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -21,10 +21,11 @@ HERE = Path(__file__).resolve().parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
 sys.path += [str(HERE.parent), str(HERE.parents[1])]
 
-from timing.recorded import group, list_observed  # noqa: E402
-from torchdevice_cuda.rehearsal.families import name_family  # noqa: E402
+from timing.recorded import Observed, group, list_observed  # noqa: E402
+from torchdevice_cuda.rehearsal.calls import Call  # noqa: E402
+from torchdevice_cuda.rehearsal.families import find_cost, name_family  # noqa: E402
 from torchdevice_cuda.rehearsal.model import Rates  # noqa: E402
-from torchdevice_cuda.rehearsal.prediction import EFFICIENCY, predict_work, read_efficiency  # noqa: E402
+from torchdevice_cuda.rehearsal.prediction import EFFICIENCY, Fitted, predict_work, read_efficiency  # noqa: E402
 from torchdevice_cuda.settings import gpus  # noqa: E402
 
 #: The GPU of the recordings.
@@ -32,14 +33,21 @@ GPU = "h200"
 Error = tuple[str, float]  # the operator, and predicted over recorded time, less one
 
 
-def leave_one_out(rates: Rates) -> Iterator[Error]:
+def leave_one_out(rates: Rates) -> dict[Call, tuple[float, Observed]]:
     """Predict each call from the residuals of the others."""
-    fitted = read_efficiency()
+    fitted, found = read_efficiency(), {}
     for key, samples in group(list_observed()).items():
         rows = fitted[key]["residuals"]
         for i, (work, observed) in enumerate(samples):
-            others = {key: {**fitted[key], "residuals": rows[:i] + rows[i + 1 :]}}
-            yield observed.call.name, predict_work(work, rates, others)[0] / observed.ns - 1  # type: ignore[arg-type]
+            others: Fitted = {**fitted[key], "residuals": rows[:i] + rows[i + 1 :]}
+            found[observed.call] = predict_work(work, rates, {key: others})[0], observed
+    return found
+
+
+def list_errors(alone: Mapping[Call, tuple[float, Observed]]) -> Iterator[Error]:
+    """Return the errors of these predictions."""
+    for ns, observed in alone.values():
+        yield observed.call.name, ns / observed.ns - 1
 
 
 def refit(rates: Rates, parts: int) -> Iterator[Error]:
@@ -69,6 +77,25 @@ def print_errors(errors: Iterable[Error]) -> None:
         print(f"{family:24} {len(values):6} {statistics.median(values):7.1%} {tenth:7.1%} {within:11.1%}")
 
 
+def print_steps(rates: Rates, alone: Mapping[Call, tuple[float, Observed]]) -> None:
+    """Print the time of all kernels of each recorded training step, predicted and recorded.
+
+    Without the optimizer's lists, whose shapes a profile does not have.
+    """
+    sums: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
+    for observed in list_observed():
+        if " step " in observed.case:
+            known = alone.get(observed.call)
+            ns = known[0] if known else predict_work(find_cost(observed.call), rates, read_efficiency())[0]
+            sums[observed.case][0] += observed.calls * ns
+            sums[observed.case][1] += observed.calls * observed.ns
+    print(f"\n{'kernels of':42} {'predicted us':>12} {'recorded us':>12} {'error':>7}")
+    for case, (predicted, recorded) in sorted(sums.items()):
+        print(f"{case:42} {predicted / 1e3:12.0f} {recorded / 1e3:12.0f} {predicted / recorded - 1:+7.1%}")
+    errors = [abs(predicted / recorded - 1) for predicted, recorded in sums.values()]
+    print(f"{len(errors)} steps: median {statistics.median(errors):.1%}, {sum(e <= 0.15 for e in errors)} within 15%")
+
+
 def main() -> None:
     """Run a command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], prog="python tools/timing")
@@ -86,7 +113,9 @@ def main() -> None:
         made = json.dumps("python tools/timing fit")
         EFFICIENCY.write_text(f'{{"made by": {made}, "keys": {{\n{rows}\n}}}}\n', "utf-8")
     else:
-        print_errors(refit(rates, arguments.refit) if arguments.refit else leave_one_out(rates))
+        alone = leave_one_out(rates)
+        print_errors(refit(rates, arguments.refit) if arguments.refit else list_errors(alone))
+        print_steps(rates, alone)
 
 
 if __name__ == "__main__":

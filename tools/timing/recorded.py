@@ -120,11 +120,11 @@ def group(observed: Iterable[Observed]) -> dict[str, list[tuple[Work, Observed]]
     for each in observed:
         work = find_cost(each.call)
         groups[key_of(work)].append((work, each))
-    return {key: _choose(samples) for key, samples in groups.items()}
+    return {key: _choose(key, samples) for key, samples in groups.items()}
 
 
-def _choose(samples: list[tuple[Work, Observed]]) -> list[tuple[Work, Observed]]:
-    """Keep one sample of equal calls; prefer cases of one operator, whose layout is known, to those of steps."""
-    alone = [(work, each) for work, each in samples if " step " not in each.case]
-    by_call = {each.call: (work, each) for work, each in (alone if len(alone) > 5 else samples)}
-    return list(by_call.values())
+def _choose(key: str, samples: list[tuple[Work, Observed]]) -> list[tuple[Work, Observed]]:
+    """Keep one sample of equal calls; of copies only those whose layout is known, which steps do not say."""
+    if key.startswith(("copy_", "copy to another layout")):
+        samples = [(work, each) for work, each in samples if " step " not in each.case] or samples
+    return list({each.call: (work, each) for work, each in samples}.values())

@@ -134,6 +134,8 @@ def rows(call: Call) -> Work:
         how = "" if row <= 1024 or "softmax" not in call.name else " long"
     if call.name.endswith("_softmax") and row > 1024 and not how:
         how = " long"
+    if call.name.endswith("norm_backward") and any(call.arguments[-1][1:]):
+        how = " of weights"
     count = sum(t.bytes for t in call.tensors)
     return Work(call.name + how, count + shape.bytes, count + shape.bytes, shape.elements, row)
 

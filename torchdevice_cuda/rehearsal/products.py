@@ -56,7 +56,8 @@ def convolutions(call: Call) -> Work:
     pixels = x.sizes[0] * math.prod(out)
     kind = "tf32" if x.type == "float" else x.type
     product = Product(pixels, weight.sizes[0] // groups, math.prod(weight.sizes[1:]), kind, groups)
-    passes = 2 if backward else 1
+    # The gradients of the input and of the weight are a product each.
+    passes = sum(call.arguments[-1][:2]) if backward else 1
     written = pixels * weight.sizes[0] * x.item_bytes
     moved = passes * (x.bytes + weight.bytes + written)
     layout = "nhwc" if x.is_channels_last else "nchw"
