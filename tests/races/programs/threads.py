@@ -22,7 +22,7 @@ def produce():
 producer = threading.Thread(target=produce)
 producer.start()
 sums = []
-while (item := handed.get()) is not None:
+while (item := handed.get(timeout=20)) is not None:
     x, ready = item
     torch.cuda.current_stream().wait_event(ready)  # sync
     x.record_stream(torch.cuda.current_stream())  # sync
