@@ -127,6 +127,15 @@ def test_reading_a_result_waits_for_it() -> None:
     assert done.query()
 
 
+@child(H200)
+def test_tensors_without_sizes_or_dimensions_are_timed() -> None:
+    import torch
+
+    rows = [torch.ones(2, 3, device="cuda"), torch.ones(4, 3, device="cuda")]
+    assert (torch.nested.nested_tensor(rows) * 2)[1].sum().item() == 24
+    assert torch.tensor(3.0, device="cuda").softmax(0).item() == 1
+
+
 def test_deactivating_restores_the_hosts_clock() -> None:
     from harness import python
 

@@ -127,8 +127,8 @@ def rows(call: Call) -> Work:
     shape = read_shape(call, 0)
     row, how = (shape.sizes[-1] if shape.sizes else 1), ""
     if call.name.endswith("softmax"):
-        dim = call.get(1, -1)
-        if dim % max(len(shape.sizes), 1) != len(shape.sizes) - 1:
+        dim, rank = call.get(1, -1), max(len(shape.sizes), 1)
+        if dim % rank != rank - 1:
             row, how = shape.sizes[dim], " columns"
     else:
         how = "" if row <= 1024 or "softmax" not in call.name else " long"

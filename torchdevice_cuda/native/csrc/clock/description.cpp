@@ -21,9 +21,10 @@ void add_tensor(uint64_t& hash, const at::Tensor& t) {
     return;
   }
   add(hash, static_cast<uint64_t>(t.scalar_type()) << 8 | static_cast<uint64_t>(t.device().type()));
-  add(hash, t.layout() == c10::kStrided && t.dim() == 4 && t.is_contiguous(at::MemoryFormat::ChannelsLast));
-  for (const auto size : t.sizes()) add(hash, static_cast<uint64_t>(size) + 2);
-  if (t.device().is_cpu() && t.has_storage()) add(hash, is_pinned(t.storage().data()));
+  const auto described = describe_tensor(t);
+  add(hash, described.is_channels_last);
+  for (const auto size : described.sizes) add(hash, static_cast<uint64_t>(size) + 2);
+  if (described.is_on_host) add(hash, described.is_pinned);
 }
 
 void add_value(uint64_t& hash, const IValue& v) {
@@ -45,6 +46,15 @@ void add_value(uint64_t& hash, const IValue& v) {
 }
 
 }  // namespace
+
+TensorDescription describe_tensor(const at::Tensor& t) {
+  const bool is_strided = t.layout() == c10::kStrided && !t.is_nested();
+  const bool is_on_host = t.device().is_cpu();
+  return {
+      t.is_nested() ? std::vector<int64_t>{t.numel()} : t.sizes().vec(),
+      is_strided && t.dim() == 4 && t.is_contiguous(at::MemoryFormat::ChannelsLast), is_on_host,
+      is_on_host && t.has_storage() && is_pinned(t.storage().data())};
+}
 
 bool uses_tf32() {
   return at::globalContext().allowTF32CuBLAS();

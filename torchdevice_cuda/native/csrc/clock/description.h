@@ -5,8 +5,15 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace hostdevice {
+
+struct TensorDescription {
+  std::vector<int64_t> sizes;  // of a nested tensor: the number of its elements
+  bool is_channels_last, is_on_host, is_pinned;
+};
+TensorDescription describe_tensor(const at::Tensor& t);
 
 // Return a number that is equal for calls that take the same time.
 uint64_t hash_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);

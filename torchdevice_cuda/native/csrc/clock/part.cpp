@@ -6,8 +6,6 @@
 #include "bindings/part.h"
 #include "clock/clock.h"
 #include "clock/description.h"
-#include "operators/alias.h"
-#include "runtime/pinned.h"
 
 namespace hostdevice {
 namespace {
@@ -18,20 +16,20 @@ using c10::IValue;
 py::object* g_function = nullptr;
 
 // A tensor: sizes, the type's name, and whether it is in channels-last order, on the host, and pinned.
-py::object describe_tensor(const at::Tensor& t) {
+py::object describe_for_python(const at::Tensor& t) {
   if (!t.defined()) return py::none();
-  const bool last = t.layout() == c10::kStrided && t.dim() == 4 && t.is_contiguous(at::MemoryFormat::ChannelsLast);
-  const bool on_host = t.device().is_cpu();
-  const bool pinned = on_host && t.has_storage() && is_pinned(t.storage().data());
-  return py::make_tuple(py::tuple(py::cast(t.sizes().vec())), c10::toString(t.scalar_type()), last, on_host, pinned);
+  const auto described = describe_tensor(t);
+  return py::make_tuple(
+      py::tuple(py::cast(described.sizes)), c10::toString(t.scalar_type()), described.is_channels_last,
+      described.is_on_host, described.is_pinned);
 }
 
 py::object describe(const IValue& v) {
-  if (v.isTensor()) return py::make_tuple("tensor", describe_tensor(v.toTensor()));
+  if (v.isTensor()) return py::make_tuple("tensor", describe_for_python(v.toTensor()));
   if (v.isTensorList() || v.isOptionalTensorList()) {
     py::list all;
     for (const IValue& each : v.toListRef())
-      all.append(each.isTensor() ? describe_tensor(each.toTensor()) : py::none());
+      all.append(each.isTensor() ? describe_for_python(each.toTensor()) : py::none());
     return py::make_tuple("tensors", all);
   }
   if (v.isInt()) return py::int_(v.toInt());
