@@ -18,8 +18,8 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .drivers import Driver
-    from .races import StreamRaceError as StreamRaceError
-    from .races import StreamRaceWarning as StreamRaceWarning
+    from .races.checking import StreamRaceError as StreamRaceError
+    from .races.checking import StreamRaceWarning as StreamRaceWarning
 
 __all__ = ["StreamRaceError", "StreamRaceWarning", "activate", "deactivate", "driver", "is_active"]
 
@@ -56,9 +56,9 @@ def __getattr__(name: str) -> Any:
     """Import what ``--check-streams`` raises and warns with, once it is used."""
     if name not in ("StreamRaceError", "StreamRaceWarning"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import races
+    from .races import checking
 
-    return getattr(races, name)
+    return getattr(checking, name)
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -1,19 +1,30 @@
 """Report races: accesses of a GPU's memory that no stream, event or wait orders (``--check-streams``).
 
-The compiled device finds them (``native/csrc/races``); this package describes them and warns or raises.
+The compiled device finds them (``native/csrc/races``); this package describes them and warns or raises. What describes
+them is imported where they are checked.
 """
 
-from .checking import ERROR, OFF, WARN, StreamRaceError, StreamRaceWarning, start, stop
-from .findings import Access, Finding
+from __future__ import annotations
 
-__all__ = [
-    "ERROR",
-    "OFF",
-    "WARN",
-    "Access",
-    "Finding",
-    "StreamRaceError",
-    "StreamRaceWarning",
-    "start",
-    "stop",
-]
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .modes import ERROR as ERROR
+from .modes import OFF as OFF
+
+if TYPE_CHECKING:
+    from .checking import Device
+
+
+def start(device: Device, mode: str, hidden: Sequence[str]) -> None:
+    """Check the order of accesses from now on; ``hidden`` are prefixes of files that are not the program's."""
+    from . import checking
+
+    checking.start(device, mode, hidden)
+
+
+def stop() -> None:
+    """Report no more findings."""
+    if checking := sys.modules.get(f"{__name__}.checking"):
+        checking.stop()

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from .findings import Finding, read_finding
-
-OFF, WARN, ERROR = "off", "warn", "error"
+from .modes import ERROR, OFF
 
 
 class StreamRaceError(RuntimeError):

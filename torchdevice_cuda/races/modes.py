@@ -1,0 +1,3 @@
+"""The values of ``--check-streams``."""
+
+OFF, WARN, ERROR = "off", "warn", "error"
