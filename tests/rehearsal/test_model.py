@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import math
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from timing.__main__ import leave_one_out, list_errors  # noqa: E402
 
 from torchdevice_cuda.rehearsal.calls import Call, Shape  # noqa: E402
 from torchdevice_cuda.rehearsal.model import Rates  # noqa: E402
-from torchdevice_cuda.rehearsal.prediction import Predictor  # noqa: E402
+from torchdevice_cuda.rehearsal.prediction import EFFICIENCY, Predictor  # noqa: E402
 from torchdevice_cuda.settings import gpus  # noqa: E402
 
 
@@ -51,3 +52,10 @@ def test_an_operator_without_recordings_counts_as_elementwise() -> None:
 
 def test_views_take_no_time() -> None:
     assert Predictor(gpus.find("h200")).time(Call("empty_strided", ())) == (0.0, 0.0)
+
+
+def test_what_was_fitted_is_shipped() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    shipped = config["options.package_data"].get("torchdevice_cuda.rehearsal", "").split()
+    assert EFFICIENCY in {path for pattern in shipped for path in EFFICIENCY.parent.glob(pattern)}
