@@ -96,6 +96,14 @@ extern "C" __global__ void two_lines(int* x) {
   }
   x[threadIdx.x] = 1;
 }
+extern "C" __global__ void two_warps(int* x) {
+  if (threadIdx.x < 32) {
+    __syncthreads();
+  } else {
+    __syncthreads();
+  }
+  x[threadIdx.x] = 1;
+}
 extern "C" __global__ void shuffle_ended(int* x, int n) {
   if (threadIdx.x >= n) return;
   x[threadIdx.x] = __shfl_down_sync(0xffffffffu, (int)threadIdx.x, 1);
@@ -127,13 +135,14 @@ int main(int argc, char** argv) {
     case 15: unwritten_shared<<<1, 64>>>(i); break;
     case 16: ended<<<1, 64>>>(i); break;
     case 17: two_lines<<<1, 64>>>(i); break;
-    case 18: shuffle_ended<<<1, 64>>>(i, 40); break;
-    case 20: first_block<<<10, 32>>>(i); break;
-    case 21: copies<<<1, 64>>>(i); break;
-    case 19: small_block<<<1, 16>>>(i); break;
+    case 18: two_warps<<<1, 64>>>(i); break;
+    case 19: shuffle_ended<<<1, 64>>>(i, 40); break;
+    case 21: first_block<<<10, 32>>>(i); break;
+    case 22: copies<<<1, 64>>>(i); break;
+    case 20: small_block<<<1, 16>>>(i); break;
   }
   printf("sync: %s\n", cudaGetErrorString(cudaDeviceSynchronize()));
-  if (c == 20) printf("first: %d\n", *i);
+  if (c == 21) printf("first: %d\n", *i);
   if (c != 3) cudaFree(a);
   cudaFree(b);
 }

@@ -40,12 +40,13 @@ CASES: dict[str, tuple[str, ...]] = {
     "unwritten": ("Error: Uninitialized __global__ memory read of size 4 bytes at 0x",),
     "unwritten_shared": ("Error: Uninitialized __shared__ memory read of size 4 bytes at 0x",),
     "ended": (
-        "Error: Barrier error detected. Divergent thread(s) in block: 1 of 64 threads have ended before __syncthreads, "
-        "the first of them [2,0,0]",
+        "Warning: Barrier error detected. Divergent thread(s) in block: 1 of 64 threads have ended before "
+        "__syncthreads, the first of them [2,0,0]",
     ),
     "two_lines": ("Error: Barrier error detected. Divergent thread(s) in warp: thread [16,0,0] waits at ",),
+    "two_warps": ("Error: Barrier error detected. Divergent thread(s) in block: thread [32,0,0] waits at ",),
     "shuffle_ended": (
-        "Error: Barrier error detected. Divergent thread(s) in warp: the mask 0xffffffff names threads that have "
+        "Warning: Barrier error detected. Divergent thread(s) in warp: the mask 0xffffffff names threads that have "
         "ended, the first of them [40,0,0]",
     ),
     "small_block": (),

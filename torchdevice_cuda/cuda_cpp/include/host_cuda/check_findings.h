@@ -116,7 +116,8 @@ inline void say_unwritten(Worker& w, const char* space, const char* p, size_t n,
   say_finding(w, host_sanitizer::kInitcheck, true, text, w.thread, line_of(from));
 }
 
-// Threads that others wait for and that do not come.
+// Threads that others wait for and that do not come. A GPU does not wait for threads that have ended, and
+// compute-sanitizer accepts them; so that is a warning.
 inline void say_divergent(const Worker& w, bool is_error, const Fiber& waiting, const char* what, const char* others) {
   if (!is_new(name_of(waiting.where), std::string(what), is_error)) return;
   char text[300];
@@ -138,9 +139,8 @@ inline void check_barrier(const Worker& w, const std::vector<Fiber*>& waiting, c
     snprintf(
         others, sizeof others, "block: %zu of %u threads have ended before %s, the first of them [%u,%u,%u]",
         w.threads() - waiting.size(), w.threads(), what, t.x, t.y, t.z);
-    say_divergent(w, true, one, what, others);
+    say_divergent(w, false, one, what, others);
   }
-  // Threads of several warps may wait at two lines, and a GPU takes it for one barrier; those of a warp may not.
   for (const Fiber* f : waiting) {
     if (f->where.line == one.where.line && strcmp(f->where.file, one.where.file) == 0) continue;
     const bool in_warp = std::any_of(waiting.begin(), waiting.end(), [&](const Fiber* other) {
@@ -149,7 +149,7 @@ inline void check_barrier(const Worker& w, const std::vector<Fiber*>& waiting, c
     snprintf(
         others, sizeof others, "%s: thread [%u,%u,%u] waits at %s:%d", in_warp ? "warp" : "block", f->thread.x,
         f->thread.y, f->thread.z, f->where.file, f->where.line);
-    return say_divergent(w, in_warp, one, what, others);
+    return say_divergent(w, true, one, what, others);
   }
 }
 inline void check_meeting(const Worker& w, const Meeting& m, unsigned ended) {
@@ -163,7 +163,7 @@ inline void check_meeting(const Worker& w, const Meeting& m, unsigned ended) {
   snprintf(
       others, sizeof others, "warp: the mask 0x%08x names threads that have ended, the first of them [%u,%u,%u]",
       m.mask, t.x, t.y, t.z);
-  say_divergent(w, true, *one, "", others);
+  say_divergent(w, false, *one, "", others);
 }
 
 // Memory that is not given back when the process ends, and the process's status.
