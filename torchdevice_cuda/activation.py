@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _compat, drivers, races, rehearsal, report, settings, shadow, threads, translate
+from . import _compat, drivers, races, rehearsal, report, sanitizer, settings, shadow, threads, translate
 from ._version import __version__
 from .drivers.selection import select, select_after
 from .drivers.unavailable import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
@@ -136,6 +136,8 @@ def start(overrides: Mapping[str, Any], failing: Failing, counted: bool = False)
             _state.monitors = Hook(chosen, finder.when_imported)
             _state.command = OnPath() if chosen.nvidia_smi and chosen.driver != "cuda" else None
             _state.stand_ins = _serve_stand_ins(chosen)
+            if chosen.sanitize:
+                sanitizer.start(chosen.sanitize)
         except BaseException as error:
             _undo(_state)
             _state = None
@@ -301,6 +303,8 @@ def _finish(state: _State, torch: ModuleType) -> None:
     chosen = _bring_up(state)
     if state.settings.check_streams != races.OFF and chosen.native is not None:
         races.start(chosen.native, state.settings.check_streams, _list_hidden(torch, "numpy"))
+    if chosen.native is not None and _fills_new_memory(state.settings):
+        chosen.native.fill_new_memory(True)
     if state.settings.clock == rehearsal.GPU and chosen.native is not None:
         rehearsal.start(chosen.native, state.settings.gpu)
     counters = report.Counters() if state.counted else None
@@ -310,6 +314,14 @@ def _finish(state: _State, torch: ModuleType) -> None:
     state.collector = _collector(chosen, torch, counters)
     if state.settings.report is not None:
         state.ending = report.AtExit(state.collector, state.settings.report)
+
+
+def _fills_new_memory(chosen: settings.Settings) -> bool:
+    """Return whether kernels look for memory that nothing has written.
+
+    With an adversarial order, earlier work on the same memory may be still to come when it is allocated.
+    """
+    return settings.sanitizer.INITCHECK in chosen.sanitize and chosen.streams is None
 
 
 def _collector(chosen: drivers.Driver, torch: ModuleType, counters: report.Counters | None) -> report.Collector:
@@ -432,6 +444,10 @@ def _undo(state: _State) -> None:
         state.collector.stop()
     races.stop()
     rehearsal.stop()
+    sanitizer.stop()
+    native = getattr(drivers.installed(), "native", None)
+    if native is not None and _fills_new_memory(state.settings):
+        native.fill_new_memory(False)
     if state.patches is not None:
         state.patches.undo()
     if state.stand_ins is not None:

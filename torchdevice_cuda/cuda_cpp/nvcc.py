@@ -19,7 +19,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from .. import leftovers
+from .. import leftovers, sanitizer
+from ..settings import sanitizer as tools
 from ..settings import variables
 from . import INCLUDE, assembly, barriers, flags, linkage, refusals, translation, units
 
@@ -33,8 +34,13 @@ _MISSING = re.compile(r"fatal error: ([\w./-]+): No such file")
 # Warnings about translated text that the program did not cause.
 QUIET = ("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-attributes", "-Wno-unknown-pragmas")
 _NATIVE = ("x86_64", "AMD64")
-# The sanitizers' calls without their libraries: `include/host_cuda/checks.h` answers them. With the lines, to be named.
-_CHECKED = ("-fsanitize=bounds", "-fsanitize=thread", "-g1")
+# The sanitizers' calls without their libraries: `include/host_cuda/checks.h` answers them, and copies of memory. With
+# the lines, to be named.
+_CHECKED = (
+    "-fsanitize=bounds", "-fsanitize=thread", "-g1", "-Wno-unknown-warning-option", "-Wno-tsan",
+    *(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset")),
+)  # fmt: skip
+_VOLATILE = {True: ("-mllvm", "-tsan-distinguish-volatile"), False: ("--param", "tsan-distinguish-volatile=1")}
 # -O3 without what makes templates of kernels slow to compile and not faster: loops are unrolled and vectorized, and
 # functions inlined as by -O2.
 _THIN = (
@@ -142,7 +148,7 @@ def _folders(reading: list[str]) -> list[Path]:
 
 def others_roots(reading: list[str]) -> list[Path]:
     """Folders of headers that are not the program's: ours, the system's, PyTorch's, Python's."""
-    found = [INCLUDE, PTX_INCLUDE, Path("/usr")]
+    found = [INCLUDE, PTX_INCLUDE, sanitizer.INCLUDE, Path("/usr")]
     for word in reading:
         folder = Path(word[2:] if word.startswith("-I") else word)
         if any((folder / name).exists() for name in ("ATen/ATen.h", "Python.h", "pybind11/pybind11.h")):
@@ -176,7 +182,7 @@ def identify_compiler() -> str:
 def identify_translator() -> str:
     """Return the version of our headers and of the translator."""
     here = Path(__file__).parent
-    roots = (here, here.parent / "ptx")
+    roots = (here, here.parent / "ptx", *sanitizer.SOURCES)
     found = [path for root in roots for path in sorted(root.rglob("*")) if path.suffix in (".h", ".py", ".cuh")]
     found.append(here.parent / "native" / "csrc" / "core" / "bindings" / "kernel_abi.h")
     return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
@@ -195,6 +201,8 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
         str(INCLUDE),
         "-I",
         str(PTX_INCLUDE),
+        "-I",
+        str(sanitizer.INCLUDE),
         "-DHOST_CUDA_TRANSLATED",
         f"-DHOST_CUDA_ARCH={command.architecture}",
         f"-D{MACRO}=1",
@@ -226,8 +234,12 @@ def _read_switch(name: str) -> bool:
 
 
 def checked() -> bool:
-    """Return whether kernels are compiled so that every use of memory is looked at: TORCHDEVICE_KERNEL_CHECKS=1."""
-    return _read_switch(variables.KERNEL_CHECKS)
+    """Return whether kernels are compiled so that every use of memory is looked at: TORCHDEVICE_SANITIZE is set."""
+    said = os.environ.get(tools.VARIABLE, "")
+    try:
+        return bool(said and tools.read(said))
+    except ValueError:  # the program has set it since torchdevice_cuda was activated
+        raise flags.Unknown(f"{tools.VARIABLE}={said!r} cannot be read; allowed: {tools.ALLOWED}") from None
 
 
 def splits() -> bool:
@@ -285,8 +297,13 @@ def shape() -> list[str]:
         *QUIET,
         "-fPIC",
         "-fno-strict-aliasing",
-        *([*_CHECKED, f"-fdebug-prefix-map={os.getcwd()}=."] if checked() else []),
+        *(_list_checks() if checked() else ()),
     ]
+
+
+def _list_checks() -> list[str]:
+    distinguishes = _VOLATILE["clang" in identify_compiler().lower()]
+    return [*_CHECKED, *distinguishes, f"-fdebug-prefix-map={os.getcwd()}=."]
 
 
 def standard(words: list[str]) -> list[str]:
