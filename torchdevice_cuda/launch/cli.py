@@ -104,7 +104,7 @@ def _setting(request: Request, word: str, rest: list[str]) -> None:
         hint = variables.suggest(flag, (*options.FLAGS, *options.SWITCHES, *options.OF_ACTIONS, *_ACTIONS)) or ";"
         raise UsageError(f"there is no option {flag}{hint} see python -m torchdevice_cuda --help")
     if not attached:
-        value = _value(flag, rest, option.allowed)
+        value = option.bare or _value(flag, rest, option.allowed)
     if option.field == "gpu" and value == "list":
         request.action = "gpus"
     else:

@@ -121,7 +121,7 @@ def _fill(names: Iterable[str]) -> str:
 
 def _rows(option: settings.Option) -> Iterator[tuple[str, str]]:
     if option.flag is not None:
-        yield f"{option.flag} VALUE", f"{option.help}: {option.allowed}"
+        yield f"{option.flag}{'[=VALUE]' if option.bare else ' VALUE'}", f"{option.help}: {option.allowed}"
     if option.switch is not None:
         yield option.switch
 
@@ -148,7 +148,8 @@ def completion(shell: str) -> str:
 
     parser = argparse.ArgumentParser(prog=NAME, add_help=False)
     for flag in (*FLAGS, *OF_ACTIONS):
-        made = parser.add_argument(flag, choices=choices(flag) or None, help=_described(flag))
+        arguments = {"nargs": "?"} if flag in FLAGS and FLAGS[flag].bare else {}
+        made = parser.add_argument(flag, choices=choices(flag) or None, help=_described(flag), **arguments)
         if flag in _PATHS:
             made.complete = shtab.FILE if flag == "--report" else shtab.DIRECTORY  # type: ignore[attr-defined]
     for flag, (_, words) in SWITCHES.items():
