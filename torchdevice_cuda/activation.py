@@ -328,7 +328,11 @@ def _collector(chosen: drivers.Driver, torch: ModuleType, counters: report.Count
     """Begin to count for a report."""
     unseen = chosen.unseen_by_reports
     about = report.About(
-        chosen.name, lambda: chosen.facts(0).name if chosen.device_count() else "", torch.__version__, unseen
+        chosen.name,
+        lambda: chosen.facts(0).name if chosen.device_count() else "",
+        lambda index: chosen.facts(index).total_memory,
+        torch.__version__,
+        unseen,
     )
     return report.Collector(about, counters, None if unseen else chosen.native, _list_hidden(torch))
 
