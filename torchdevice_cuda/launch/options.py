@@ -150,8 +150,9 @@ def completion(shell: str) -> str:
 
     parser = argparse.ArgumentParser(prog=NAME, add_help=False)
     for flag in (*FLAGS, *OF_ACTIONS):
-        arguments = {"nargs": "?"} if flag in FLAGS and FLAGS[flag].bare else {}
-        made = parser.add_argument(flag, choices=choices(flag) or None, help=_described(flag), **arguments)
+        made = parser.add_argument(flag, choices=choices(flag) or None, help=_described(flag))
+        if flag in FLAGS and FLAGS[flag].bare:
+            made.nargs = "?"
         if flag in _PATHS:
             made.complete = shtab.FILE if flag == "--report" else shtab.DIRECTORY  # type: ignore[attr-defined]
     for flag, form in FORMAT_FLAGS.items():

@@ -53,8 +53,8 @@ bool is_one_of(std::string_view name, const std::array<std::string_view, N>& nam
 // They move or change memory without computing.
 constexpr std::array<std::string_view, 4> kOnHost = {"set", "resize", "resize_as", "resize_output"};
 // They write all elements of their first argument, and read none.
-constexpr std::array<std::string_view, 12> kOverwrite = {"copy",    "fill",   "zero",      "normal",
-                                                         "uniform", "random", "bernoulli", "exponential",
+constexpr std::array<std::string_view, 12> kOverwrite = {"copy",    "fill",       "zero",      "normal",
+                                                         "uniform", "random",     "bernoulli", "exponential",
                                                          "cauchy",  "log_normal", "geometric", "eye"};
 // The gradients of a rehearsal are finite, whatever they are: the flag that this operator sets is known.
 constexpr std::string_view kFindsInfinities = "_amp_foreach_non_finite_check_and_unscale";
@@ -162,8 +162,7 @@ void resize(const Tensor& t, const InferredTensor& to) {
   auto* const impl = t.unsafeGetTensorImpl();
   auto* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
   size_t last = to.sizes.empty() || c10::multiply_integers(to.sizes) > 0 ? 1 : 0;
-  for (size_t d = 0; last && d < to.sizes.size(); d++)
-    last += static_cast<size_t>((to.sizes[d] - 1) * to.strides[d]);
+  for (size_t d = 0; last && d < to.sizes.size(); d++) last += static_cast<size_t>((to.sizes[d] - 1) * to.strides[d]);
   const size_t bytes = (last + static_cast<size_t>(impl->storage_offset())) * impl->itemsize();
   if (bytes > storage->nbytes()) {
     storage->set_data_ptr_noswap(allocate(bytes, t.device().index()));

@@ -53,12 +53,10 @@ Stack unique_slices(const Tensor& self, int64_t dim, bool wants_inverse, bool wa
       make(self, {wants_counts ? count : 0}, at::kLong)};
 }
 Stack unique_dim(const Values& arguments) {
-  return unique_slices(
-      arguments[0].toTensor(), arguments[1].toInt(), arguments[3].toBool(), arguments[4].toBool());
+  return unique_slices(arguments[0].toTensor(), arguments[1].toInt(), arguments[3].toBool(), arguments[4].toBool());
 }
 Stack unique_dim_consecutive(const Values& arguments) {
-  return unique_slices(
-      arguments[0].toTensor(), arguments[1].toInt(), arguments[2].toBool(), arguments[3].toBool());
+  return unique_slices(arguments[0].toTensor(), arguments[1].toInt(), arguments[2].toBool(), arguments[3].toBool());
 }
 Stack unique_consecutive(const Values& arguments) {
   const Tensor& self = arguments[0].toTensor();
@@ -118,8 +116,8 @@ bool replace_masks(c10::IValue& indices) {
   c10::List<std::optional<Tensor>> replaced;
   bool any = false;
   for (const std::optional<Tensor>& index : indices.toOptionalTensorVector()) {
-    const bool is_mask = index && index->defined() &&
-        (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
+    const bool is_mask =
+        index && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
     any = any || is_mask;
     if (!is_mask) {
       replaced.push_back(index);
