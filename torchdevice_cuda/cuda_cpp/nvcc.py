@@ -22,7 +22,7 @@ from pathlib import Path
 from .. import leftovers, sanitizer
 from ..settings import sanitizer as tools
 from ..settings import variables
-from . import INCLUDE, assembly, barriers, flags, linkage, refusals, translation, units
+from . import INCLUDE, assembly, flags, instances, linkage, refusals, translation, units
 
 #: The headers of translated PTX.
 PTX_INCLUDE = Path(__file__).resolve().parents[1] / "ptx" / "include"
@@ -271,22 +271,41 @@ def compile_translated(text: str, command: flags.Command, translated: Path, word
     and a construct that splitting does not know is no error.
     """
     is_foreign = translation.is_below(*others_roots(command.reading))
-    choices: list[barriers.Choice] = []
+    findings = translation.Findings()
     for does_split in (True, False) if splits() else (False,):
-        made = translation.translate(text, is_foreign, checked(), does_split, choices)
+        made = translation.translate(text, is_foreign, checked(), does_split, findings)
+        quick = ["-Og"] if findings.size > instances.MANY and _may_lower(words) else []
         translated.write_text(made, encoding="utf-8")
-        done = run_compiler([*words, "-c", str(translated)])
+        done = run_compiler([*words, *quick, "-c", str(translated)])
         if done.returncode and "changes meaning" in done.stderr:  # g++ refuses this, nvcc does not
-            done = run_compiler([*words, "-fpermissive", "-c", str(translated)])
+            done = run_compiler([*words, *quick, "-fpermissive", "-c", str(translated)])
         if done.returncode == 0:
             if command.lists_kernels:
-                sys.stderr.write("".join(f"nvcc: info: {choice.describe()}\n" for choice in choices))
+                _list_kernels(findings, quick)
             return done.stderr
-        if not any(choice.body for choice in choices):
+        if not any(choice.body for choice in findings.choices):
             break
         why = f"the loops do not compile: {next(iter(re.findall('error: (.*)', done.stderr)), 'no message')}"
-        choices = [dataclasses.replace(choice, body="", reason=choice.reason or why) for choice in choices]
+        findings.choices = [
+            dataclasses.replace(choice, body="", reason=choice.reason or why) for choice in findings.choices
+        ]
     raise Failed(done.stderr)
+
+
+def _may_lower(words: list[str]) -> bool:
+    """Return whether the level is the program's or nvcc's: nothing was asked of this compiler."""
+    level = next((word for word in reversed(words) if word.startswith("-O")), "")
+    return not read_level() and level in ("-O2", "-O3")
+
+
+def _list_kernels(findings: translation.Findings, quick: list[str]) -> None:
+    for choice in findings.choices:
+        sys.stderr.write(f"nvcc: info: {choice.describe()}\n")
+    if quick:
+        sys.stderr.write(
+            f"nvcc: info: the kernels' instances have about {findings.size} tokens: compiled by {quick[0]}, "
+            f"which takes less time; {variables.KERNEL_OPTIMIZATION}=3 makes them faster\n"
+        )
 
 
 def shape() -> list[str]:

@@ -98,7 +98,7 @@ VARIABLES: tuple[Variable, ...] = (
         KERNEL_OPTIMIZATION,
         "0, 1, 2, 3",
         _match(r"[0-3]"),
-        "the optimization level of kernels; unset: nvcc's, with fewer functions inlined than by 3",
+        "the optimization level of kernels; unset: nvcc's, with fewer functions inlined; for much code, `-Og`",
     ),
     Variable("TORCHDEVICE_NATIVE_CXXFLAGS", "options of the C++ compiler", str, "added when the device is compiled"),
     Variable(
