@@ -53,12 +53,16 @@ def driver() -> Driver:
 
 
 def __getattr__(name: str) -> Any:
-    """Import what ``--check-streams`` raises and warns with, once it is used."""
-    if name not in ("StreamRaceError", "StreamRaceWarning"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .races import checking
+    """Import what ``--check-streams`` and ``--rehearse`` raise and warn with, once it is used."""
+    if name in ("StreamRaceError", "StreamRaceWarning"):
+        from .races import checking
 
-    return getattr(checking, name)
+        return getattr(checking, name)
+    if name in ("UncomputedValueError", "UncomputedValueWarning"):
+        from .rehearsal import unknown
+
+        return getattr(unknown, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -303,10 +303,10 @@ def _finish(state: _State, torch: ModuleType) -> None:
     chosen = _bring_up(state)
     if state.settings.check_streams != races.OFF and chosen.native is not None:
         races.start(chosen.native, state.settings.check_streams, _list_hidden(torch, "numpy"))
-    if chosen.native is not None and _fills_new_memory(state.settings):
-        chosen.native.fill_new_memory(True)
-    if state.settings.clock == rehearsal.GPU and chosen.native is not None:
-        rehearsal.start(chosen.native, state.settings.gpu)
+    if chosen.native is not None:
+        if _fills_new_memory(state.settings):
+            chosen.native.fill_new_memory(True)
+        rehearsal.start(chosen.native, state.settings, _list_hidden(torch))
     counters = report.Counters() if state.counted else None
     state.patches = translate.apply(chosen, state.settings, finder.when_imported, counters)
     if counters is None:
@@ -328,7 +328,11 @@ def _collector(chosen: drivers.Driver, torch: ModuleType, counters: report.Count
     """Begin to count for a report."""
     unseen = chosen.unseen_by_reports
     about = report.About(
-        chosen.name, lambda: chosen.facts(0).name if chosen.device_count() else "", torch.__version__, unseen
+        chosen.name,
+        lambda: chosen.facts(0).name if chosen.device_count() else "",
+        lambda index: chosen.facts(index).total_memory,
+        torch.__version__,
+        unseen,
     )
     return report.Collector(about, counters, None if unseen else chosen.native, _list_hidden(torch))
 

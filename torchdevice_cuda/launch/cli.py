@@ -70,6 +70,8 @@ def parse(words: Sequence[str]) -> Request:
             request.action = "version" if word == "-V" else word[2:]
             if word in _ACTIONS and _ACTIONS[word].choices:
                 request.value = _value(word, rest, ", ".join(_ACTIONS[word].choices))
+        elif word in options.FORMAT_FLAGS and request.action == "scan":
+            request.value = options.FORMAT_FLAGS[word]
         elif flag in options.OF_ACTIONS:
             if options.OF_ACTIONS[flag][0] != request.action:
                 raise UsageError(f"{flag} belongs to --{options.OF_ACTIONS[flag][0]}, which comes before it")
@@ -101,10 +103,15 @@ def _setting(request: Request, word: str, rest: list[str]) -> None:
     if option is None:
         if attached and (flag in options.SWITCHES or (flag in _ACTIONS and not _ACTIONS[flag].choices)):
             raise UsageError(f"{flag} takes no value, and got {value!r}; see python -m torchdevice_cuda --help")
-        hint = variables.suggest(flag, (*options.FLAGS, *options.SWITCHES, *options.OF_ACTIONS, *_ACTIONS)) or ";"
+        hint = (
+            variables.suggest(
+                flag, (*options.FLAGS, *options.SWITCHES, *options.OF_ACTIONS, *options.FORMAT_FLAGS, *_ACTIONS)
+            )
+            or ";"
+        )
         raise UsageError(f"there is no option {flag}{hint} see python -m torchdevice_cuda --help")
     if not attached:
-        value = _value(flag, rest, option.allowed)
+        value = option.bare or _value(flag, rest, option.allowed)
     if option.field == "gpu" and value == "list":
         request.action = "gpus"
     else:

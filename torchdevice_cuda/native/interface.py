@@ -286,6 +286,13 @@ class Native(NativeMemory, Device, Protocol):
     def stop_clock(self) -> None:
         """Keep the host's time again."""
 
+    # ---------------------------------------------------------------- rehearsal
+    def start_rehearsal(self, report: Callable[[str, str], None]) -> None:
+        """Compute no large tensors; call ``report(kind, name)`` where something depends on their values."""
+
+    def stop_rehearsal(self) -> None:
+        """Compute again."""
+
     # ---------------------------------------------------------------- profilers
     def is_profiled(self) -> bool:
         """Return whether the device's work is being profiled."""

@@ -235,7 +235,7 @@ _PARTS: dict[str, dict[str, Part]] = {
             functions=("check_streams", "forget_races"),
         ),
         "deferral": Part(
-            {"deferral": Unit("-O1", ("deferral", "nodes"), seconds=25)},
+            {"deferral": Unit("-O1", ("deferral", "nodes", "inference"), seconds=25)},
             "work that runs when something waits for it, in an order chosen by a seed",
             functions=("start_deferral", "stop_deferral", "read_deferral_counts"),
         ),
@@ -247,6 +247,11 @@ _PARTS: dict[str, dict[str, Part]] = {
         ),
         "clock": Part(
             _single("clock", 16), "the clock of a GPU: predicted times", functions=("start_clock", "stop_clock")
+        ),
+        "rehearsal": Part(
+            {"rehearsal": Unit("-O1", ("rehearsal", "inference"), seconds=22)},
+            "calls of operators without computing large tensors",
+            functions=("start_rehearsal", "stop_rehearsal"),
         ),
         "counting": Part(
             _single("counting", 17),

@@ -1,30 +1,47 @@
-"""Rehearse a program for a GPU that is not here: predict the time that it would need (``--clock gpu``).
+"""Rehearse a program for a GPU that is not here: predict its time (``--clock gpu``), compute little (``--rehearse``).
 
-The compiled device keeps the time (``native/csrc/clock``); the model of times is imported where the clock runs.
+The compiled device keeps the time (``native/csrc/clock``) and leaves out what need not be computed
+(``native/csrc/rehearsal``); what either needs in Python is imported where it is used.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from .prediction import Device
+    from ..settings import Settings
+    from . import prediction, unknown
+
+    class Device(prediction.Device, unknown.Device, Protocol):
+        """The functions of the compiled device that are used here."""
+
 
 HOST, GPU = "host", "gpu"
-#: The device whose clock runs.
-_devices: list[Device] = []
+OFF, ON, STRICT = "off", "on", "strict"
+#: What ends the rehearsal.
+_ends: list[Callable[[], None]] = []
 
 
-def start(device: Device, gpu: str | None) -> None:
-    """Let the device keep the time of the GPU of this profile; without one, of an H200, whose times are recorded."""
+def start(device: Device, settings: Settings, hidden: Sequence[str]) -> None:
+    """Rehearse as the settings say, for an H200 if they name no GPU; ``hidden`` are prefixes of files of libraries."""
+    if settings.clock == HOST and settings.rehearse == OFF:
+        return
     from ..settings import gpus
     from . import prediction
 
-    prediction.start(device, gpus.find(gpu or "h200"))
-    _devices.append(device)
+    # Captured calls go through the graphs' part, so it is first.
+    device.load_part("graphs")
+    if settings.rehearse != OFF:
+        from . import unknown
+
+        unknown.start(device, settings.rehearse == STRICT, hidden)
+        _ends.append(device.stop_rehearsal)
+    prediction.start(device, gpus.find("h200") if settings.profile is None else settings.profile)
+    _ends.append(device.stop_clock)
 
 
 def stop() -> None:
-    """Keep the host's time again."""
-    while _devices:
-        _devices.pop().stop_clock()
+    """Compute everything and keep the host's time again."""
+    while _ends:
+        _ends.pop()()

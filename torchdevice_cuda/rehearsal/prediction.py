@@ -149,6 +149,4 @@ class Device(Protocol):
 
 def start(device: Device, gpu: Gpu) -> None:
     """Let the device's streams take the time that this GPU would need."""
-    # Captured calls go through the graphs' part, so it is first.
-    device.load_part("graphs")
     device.start_clock(Predictor(gpu).predict, LAUNCH_NS, GAP_NS)

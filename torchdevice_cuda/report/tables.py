@@ -290,13 +290,17 @@ def all_of(document: Document) -> list[Table]:
     return [table for table in found if table.rows or table.none or table.key == "memory"]
 
 
+def title(document: Document) -> str:
+    """Return the command of the first process."""
+    return cell(document.processes[0].command if document.processes else "")
+
+
 def heading(document: Document) -> list[str]:
     """Describe the subject of a report in two lines, followed by its limits."""
     gpu = f", {document.gpu}" if document.gpu else ""
-    first = document.processes[0].command if document.processes else ""
     said = [
         f"torchdevice_cuda: the {document.driver} driver{gpu}, torch {document.torch}",
-        f"{first}: {duration(document.seconds)}, begun {document.begun}",
+        f"{title(document)}: {duration(document.seconds)}, begun {document.begun}",
         *document.notes,
     ]
     return list(map(cell, said))

@@ -26,6 +26,8 @@ from .values import (
 from .variables import SWITCH_VALUES, read_switch, write_switch
 
 DEFAULT_CAPABILITY = (7, 0)
+#: The GPU model whose times were recorded.
+REHEARSED = "h200"
 #: Every driver, in the order in which ``auto`` tries them, with its module.
 DRIVERS = {
     CUDA: "torchdevice_cuda.drivers.cuda.driver",
@@ -66,6 +68,7 @@ class Settings:
     triton: str = "compiled"
     check_streams: str = "off"
     clock: str = "host"
+    rehearse: str = "off"
     stand_ins: tuple[str, ...] = ()
     #: the seed of an adversarial order; ``None``: work runs when it is issued
     streams: int | None = None
@@ -74,8 +77,9 @@ class Settings:
 
     @property
     def profile(self) -> gpus.Gpu | None:
-        """Return the GPU model that the device reports."""
-        return None if self.gpu is None else gpus.find(self.gpu)
+        """Return the GPU model that the device reports; a rehearsal is for an H200 if none is chosen."""
+        chosen = self.gpu or (REHEARSED if self.rehearse != "off" else None)
+        return None if chosen is None else gpus.find(chosen)
 
     @property
     def claimed_capability(self) -> tuple[int, int]:
@@ -100,6 +104,8 @@ class Option:
     has_flag: bool = True
     #: an option without a value that sets the opposite of the default, and its help
     switch: tuple[str, str] | None = None
+    #: what the option without a value means; a value then follows an equals sign
+    bare: str = ""
     #: the values, if they are few
     choices: tuple[str, ...] = ()
     #: a page of ``docs`` with details
@@ -310,6 +316,19 @@ OPTIONS: tuple[Option, ...] = (
             CUDA: Refused("a real GPU keeps its own time; run with --driver virtual"),
             MPS: Refused("an Apple GPU keeps its own time; run with --driver virtual"),
             CPU: Refused("without a compiled device there are no streams to time; run with --driver virtual"),
+        },
+    ),
+    _choice(
+        "rehearse",
+        RUNNING,
+        "predict a run on the GPU of --gpu without computing large tensors; strict: reading their values is an error",
+        *("off", "on", "strict"),
+        bare="on",
+        link="rehearsal.md#rehearse",
+        exceptions={
+            CUDA: Refused("a real GPU computes; run with --driver virtual"),
+            MPS: Refused("an Apple GPU computes; run with --driver virtual"),
+            CPU: Refused("without a compiled device every tensor is computed; run with --driver virtual"),
         },
     ),
     Option(

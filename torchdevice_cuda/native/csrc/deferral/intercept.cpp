@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "deferral/inference.h"
 #include "deferral/schedule.h"
+#include "inference/inference.h"
 #include "nodes/node.h"
 #include "operators/alias.h"
 #include "operators/boxed.h"
@@ -160,8 +160,8 @@ bool defer_call(
   } else {
     if (given.has_host_memory) return false;
     if (f.row->takes != ~Types{0}) check_dtype(*f.row, *stack, base);
-    const auto inferred = infer(op, f, keys, index, arguments);
-    if (!inferred) return false;
+    const auto inferred = infer(op, f, keys, index, arguments, InferBy::kTrying);
+    if (!inferred || !inferred->is_plain) return false;
     results = make_results(*inferred, f, arguments, index);
     allocations = list_allocations(results, arguments);
     allocations.draws = reserve_draws(*inferred, arguments, index);

@@ -370,6 +370,14 @@ torch::CppFunction boxed_kernel(DispatchKey target) {
 void change_list(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const char* kernel = nullptr;
   DeviceWork launch;
+  if (is_intercepted()) {
+    // What a GPU's kernel does at once is one piece of work.
+    const OperatorInfo& f = get_operator_info(op);
+    if (list_kernel(f, *stack, stack->size() - f.args.size())) {
+      g_record(op, DispatchKeySet(kDense), stack);
+      return;
+    }
+  }
   if (is_profiled() && !is_intercepted() && !DeviceWork::is_in_progress()) {
     const OperatorInfo& f = get_operator_info(op);
     const size_t base = stack->size() - f.args.size();

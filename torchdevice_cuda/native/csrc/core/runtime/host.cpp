@@ -13,6 +13,9 @@
 #include <utility>
 
 namespace hostdevice {
+
+std::atomic<bool> g_only_promises{false};
+
 namespace {
 
 constexpr size_t kAnything = std::numeric_limits<size_t>::max();
@@ -106,6 +109,7 @@ void set_control_groups(std::vector<HostGroup> groups) {
 }
 
 bool can_reserve_host(size_t size) {
+  if (g_only_promises) return true;
   const auto wanted = static_cast<int64_t>(size);
   if (g_unchecked_bytes.fetch_sub(wanted) >= wanted) return true;
   auto& h = host();
@@ -116,6 +120,7 @@ bool can_reserve_host(size_t size) {
 }
 
 size_t host_left() {
+  if (g_only_promises) return kAnything;
   auto& h = host();
   const std::lock_guard<std::mutex> lock(h.mutex);
   return left(h, kAnything);

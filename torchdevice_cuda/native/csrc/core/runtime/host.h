@@ -6,6 +6,7 @@
 // reserved without another check.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -25,6 +26,10 @@ void set_control_groups(std::vector<HostGroup> groups);
 bool can_reserve_host(size_t size);
 // Return how many bytes can be reserved now.
 size_t host_left();
+
+// Whether large device memory is only promised: a part sees to it that nobody writes it, so the machine need not have
+// it.
+extern std::atomic<bool> g_only_promises;
 
 // Record memory as reserved; and record that it was freed.
 void record_reserved(char* start, size_t size);

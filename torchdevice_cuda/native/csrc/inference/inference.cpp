@@ -1,4 +1,4 @@
-#include "deferral/inference.h"
+#include "inference/inference.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "operators/alias.h"
@@ -49,8 +50,9 @@ bool is_unknown(const std::string& name) {
 // The text of everything in a call that may determine its results: all but the elements of tensors.
 class Signature {
  public:
-  explicit Signature(const c10::OperatorHandle& op) {
+  Signature(const c10::OperatorHandle& op, InferBy by) {
     add(&op.schema());
+    add(by);
     add(c10::typeMetaToScalarType(c10::get_default_dtype()));
   }
 
@@ -108,53 +110,31 @@ Cache& cache() {
 // A call that was tried: its results, and its tensors with the arguments that they replace.
 using TriedCall = MetaCall;
 
-// List the device tensors of a call, each once.
-std::vector<at::Tensor> list_device_tensors(const OperatorInfo& f, c10::ArrayRef<IValue> arguments) {
-  std::vector<at::Tensor> given;
-  for (const auto i : f.interesting) {
-    each_tensor(arguments[i], f.args[i].kind, [&](const at::Tensor& t) {
-      const auto is_same = [&](const at::Tensor& other) { return other.is_same(t); };
-      if (is_device_tensor(t) && std::none_of(given.begin(), given.end(), is_same)) given.push_back(t);
-    });
-  }
-  return given;
-}
+// Describes what a call returned, and what it did to its arguments.
+class Describing {
+ public:
+  Describing(const TriedCall& call, const std::vector<at::Tensor>& given, c10::DeviceType type)
+      : call_(call), given_(given), type_(type) {}
 
-// Describe a tensor that a kernel returned; return false if it is a view of another, or not an ordinary tensor.
-bool describe(
-    const at::Tensor& t, const TriedCall& call, const std::vector<at::Tensor>& given, c10::DeviceType type,
-    std::vector<at::Tensor>& made, InferredTensor& out) {
-  if (!t.defined()) {
-    out.argument = InferredTensor::kUndefined;
-    return true;
+  // Return null if a result is not an ordinary tensor.
+  std::shared_ptr<Inferred> describe() {
+    find_resized();
+    for (const auto& v : call_.results)
+      if (!add_result(v)) return nullptr;
+    return inferred_;
   }
-  for (const auto& [tried, argument] : call.tensors) {
-    if (!tried.is_same(t)) continue;
-    const auto is_argument = [&given = argument](const at::Tensor& other) { return other.is_same(given); };
-    const auto found = std::find_if(given.begin(), given.end(), is_argument);
-    out.argument = static_cast<int>(found - given.begin());
-    return found != given.end();
-  }
-  if (t.device().type() != type || !is_plain(t)) return false;
-  if (t.is_conj() || t.is_neg() || t._is_zerotensor() || t.storage_offset() != 0) return false;
-  const auto shares = [&](const at::Tensor& other) { return other.storage().is_alias_of(t.storage()); };
-  if (std::any_of(made.begin(), made.end(), shares)) return false;
-  for (const auto& tensor : call.tensors)
-    if (shares(tensor.first)) return false;
-  out.dtype = t.dtype();
-  out.sizes = t.sizes();
-  out.strides = t.strides();
-  made.push_back(t);
-  return true;
-}
 
-std::shared_ptr<Inferred> describe(const TriedCall& call, const std::vector<at::Tensor>& given, c10::DeviceType type) {
-  // An argument was resized.
-  for (const auto& [tried, argument] : call.tensors)
-    if (tried.sizes() != argument.sizes() || tried.strides() != argument.strides()) return nullptr;
-  auto inferred = std::make_shared<Inferred>();
-  std::vector<at::Tensor> made;
-  for (const auto& v : call.results) {
+ private:
+  void find_resized() {
+    for (const auto& [tried, argument] : call_.tensors) {
+      if (tried.sizes() == argument.sizes() && tried.strides() == argument.strides()) continue;
+      InferredTensor& resized = inferred_->resized.emplace_back();
+      resized.argument = find_given(argument);
+      set_geometry(tried, resized);
+      inferred_->is_plain = false;
+    }
+  }
+  bool add_result(const IValue& v) {
     InferredResult result;
     std::vector<at::Tensor> tensors;
     if (v.isTensor()) {
@@ -166,14 +146,55 @@ std::shared_ptr<Inferred> describe(const TriedCall& call, const std::vector<at::
       result.kind = Kind::Other;
       result.value = v;
     } else {
-      return nullptr;
+      return false;
     }
     for (const auto& t : tensors)
-      if (!describe(t, call, given, type, made, result.tensors.emplace_back())) return nullptr;
-    inferred->results.push_back(std::move(result));
+      if (!add_tensor(t, result.tensors.emplace_back())) return false;
+    inferred_->results.push_back(std::move(result));
+    return true;
   }
-  return inferred;
-}
+  bool add_tensor(const at::Tensor& t, InferredTensor& out) {
+    if (!t.defined()) {
+      out.argument = InferredTensor::kUndefined;
+      return true;
+    }
+    for (const auto& [tried, argument] : call_.tensors) {
+      if (!tried.is_same(t)) continue;
+      out.argument = find_given(argument);
+      return out.argument != InferredTensor::kNew;
+    }
+    if (t.device().type() != type_ || !is_plain(t)) return false;
+    if (t.is_conj() || t.is_neg() || t._is_zerotensor()) return false;
+    const auto shares = [&](const at::Tensor& other) { return other.storage().is_alias_of(t.storage()); };
+    set_geometry(t, out);
+    for (const auto& [tried, argument] : call_.tensors) {
+      if (!shares(tried)) continue;
+      out.argument = find_given(argument);
+      out.is_view = true;
+    }
+    if (out.is_view || t.storage_offset() != 0 || std::any_of(made_.begin(), made_.end(), shares))
+      inferred_->is_plain = false;
+    made_.push_back(t);
+    return true;
+  }
+  static void set_geometry(const at::Tensor& t, InferredTensor& out) {
+    out.dtype = t.dtype();
+    out.sizes = t.sizes();
+    out.strides = t.strides();
+    out.offset = t.storage_offset();
+  }
+  int find_given(const at::Tensor& argument) const {
+    const auto is_argument = [&](const at::Tensor& other) { return other.is_same(argument); };
+    const auto found = std::find_if(given_.begin(), given_.end(), is_argument);
+    return found == given_.end() ? InferredTensor::kNew : static_cast<int>(found - given_.begin());
+  }
+
+  const TriedCall& call_;
+  const std::vector<at::Tensor>& given_;
+  c10::DeviceType type_;
+  std::vector<at::Tensor> made_;
+  std::shared_ptr<Inferred> inferred_ = std::make_shared<Inferred>();
+};
 
 bool draws_numbers(const c10::OperatorHandle& op, const OperatorInfo& f) {
   return f.is_seeded || op.hasTag(at::Tag::nondeterministic_seeded) ||
@@ -215,7 +236,7 @@ std::shared_ptr<Inferred> infer_by_trying(
   }
   op.redispatchBoxed(keys, &call.results);
   auto inferred = call.results.size() == op.schema().returns().size()
-      ? describe(call, list_device_tensors(f, arguments), kType)
+      ? Describing(call, list_device_tensors(f, arguments), kType).describe()
       : nullptr;
   if (!inferred) return nullptr;
   for (const auto& draw : tried.draws) inferred->draws.push_back(draw.relative_offset);
@@ -225,24 +246,41 @@ std::shared_ptr<Inferred> infer_by_trying(
 
 std::shared_ptr<Inferred> infer_by_meta_kernel(
     const c10::OperatorHandle& op, const OperatorInfo& f, c10::ArrayRef<IValue> arguments) {
-  if (is_unknown(f.name) || !op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return nullptr;
+  if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return nullptr;
   // Meta kernels in Python must not meet the modes of the program.
   using FunctionModes = at::impl::PythonTorchFunctionTLS;
   const auto restore =
       c10::make_scope_exit([saved = FunctionModes::get_disabled_state()] { FunctionModes::set_disabled_state(saved); });
   FunctionModes::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
-  return describe(call_meta_kernel(op, f, arguments), list_device_tensors(f, arguments), c10::DeviceType::Meta);
+  const auto call = call_meta_kernel(op, f, arguments);
+  return Describing(call, list_device_tensors(f, arguments), c10::DeviceType::Meta).describe();
+}
+
+std::shared_ptr<const Inferred> infer_by_shapes(
+    const c10::OperatorHandle& op, const OperatorInfo& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
+    c10::ArrayRef<IValue> arguments) {
+  const bool is_small = count_bytes(f, arguments) <= kMostTried;
+  try {
+    if (auto inferred = infer_by_meta_kernel(op, f, arguments)) return inferred;
+  } catch (const c10::NotImplementedError&) {
+    if (!is_small) return nullptr;
+  } catch (const std::exception&) {
+    // The device's kernel raises CUDA's error, if the call is wrong.
+    if (!is_small) throw;
+  }
+  return is_small ? infer_by_trying(op, f, keys, index, arguments) : nullptr;
 }
 
 std::shared_ptr<const Inferred> infer_uncached(
     const c10::OperatorHandle& op, const OperatorInfo& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
-    c10::ArrayRef<IValue> arguments) {
+    c10::ArrayRef<IValue> arguments, InferBy by) {
   const c10::impl::ExcludeDispatchKeyGuard below(
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::python_ks);
+  if (by == InferBy::kShapes) return infer_by_shapes(op, f, keys, index, arguments);
   try {
-    return draws_numbers(op, f) || count_bytes(f, arguments) <= kMostTried
-        ? infer_by_trying(op, f, keys, index, arguments)
-        : infer_by_meta_kernel(op, f, arguments);
+    if (draws_numbers(op, f) || count_bytes(f, arguments) <= kMostTried)
+      return infer_by_trying(op, f, keys, index, arguments);
+    return is_unknown(f.name) ? nullptr : infer_by_meta_kernel(op, f, arguments);
   } catch (const std::exception&) {
     // The call is wrong, and the operator itself raises CUDA's error; or it does not compute with zeros.
     return nullptr;
@@ -251,19 +289,30 @@ std::shared_ptr<const Inferred> infer_uncached(
 
 }  // namespace
 
+std::vector<at::Tensor> list_device_tensors(const OperatorInfo& f, c10::ArrayRef<IValue> arguments) {
+  std::vector<at::Tensor> given;
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (const auto i : f.interesting) {
+    each_tensor(arguments[i], f.args[i].kind, [&](const at::Tensor& t) {
+      if (is_device_tensor(t) && seen.insert(t.unsafeGetTensorImpl()).second) given.push_back(t);
+    });
+  }
+  return given;
+}
+
 std::shared_ptr<const Inferred> infer(
     const c10::OperatorHandle& op, const OperatorInfo& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
-    c10::ArrayRef<IValue> arguments) {
-  Signature signature(op);
+    c10::ArrayRef<IValue> arguments, InferBy by) {
+  Signature signature(op, by);
   for (const auto& v : arguments)
-    if (!signature.add_value(v)) return infer_uncached(op, f, keys, index, arguments);
+    if (!signature.add_value(v)) return infer_uncached(op, f, keys, index, arguments, by);
   std::string key = signature.take();
   {
     const std::lock_guard<std::mutex> lock(cache().mutex);
     const auto found = cache().known.find(key);
     if (found != cache().known.end()) return found->second;
   }
-  auto inferred = infer_uncached(op, f, keys, index, arguments);
+  auto inferred = infer_uncached(op, f, keys, index, arguments, by);
   const std::lock_guard<std::mutex> lock(cache().mutex);
   if (cache().known.size() >= kMostCached) cache().known.clear();
   cache().known.emplace(std::move(key), inferred);
@@ -277,7 +326,10 @@ torch::jit::Stack make_results(
   if (!inferred.results.empty()) given = list_device_tensors(f, arguments);
   const auto make = [&](const InferredTensor& t) {
     if (t.argument == InferredTensor::kUndefined) return at::Tensor();
-    if (t.argument != InferredTensor::kNew) return given[static_cast<size_t>(t.argument)];
+    if (t.argument != InferredTensor::kNew) {
+      const at::Tensor& argument = given[static_cast<size_t>(t.argument)];
+      return t.is_view ? argument.as_strided(t.sizes, t.strides, t.offset) : argument;
+    }
     return at::empty_strided(t.sizes, t.strides, at::TensorOptions(device(index)).dtype(t.dtype));
   };
   torch::jit::Stack results;
