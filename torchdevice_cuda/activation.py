@@ -333,6 +333,7 @@ def _collector(chosen: drivers.Driver, torch: ModuleType, counters: report.Count
         lambda index: chosen.facts(index).total_memory,
         torch.__version__,
         unseen,
+        lambda: [*races.list_findings(), *sanitizer.list_findings()],
     )
     return report.Collector(about, counters, None if unseen else chosen.native, _list_hidden(torch))
 

@@ -153,3 +153,41 @@ def test_an_unknown_tool_is_one_error(tools: str) -> None:
     assert done.status == 2
     assert f"--sanitize={tools!r} cannot be read; allowed: names (memcheck, racecheck, initcheck, " in done.err
     assert tools != "memchek" or "did you mean memcheck?" in done.err
+
+
+RIGHT = """
+import sys
+import torch
+import test_samples
+from recorded import kernels as forty
+for case in forty.CASES:
+    forty.run(case, forty.compiled()[case.name])
+cases = test_samples.make_cases()
+samples = test_samples.compile_samples(list(cases))
+for name, case in cases.items():
+    test_samples.run_sample(case, samples[name])
+print("done")
+"""
+
+
+@pytest.mark.native
+def test_right_kernels_have_no_findings() -> None:
+    must_be_ready(VIRTUAL)
+    here = Path(__file__).parent
+    paths = {"PYTHONPATH": os.pathsep.join(map(str, (here.parents[1], here.parent, here)))}
+    words = ("-m", "torchdevice_cuda", "--driver", "virtual", "--sanitize", ALL, "-c", RIGHT)
+    done = run_forked(*words, environment=paths, check=False)
+    *warnings, count = done.err.splitlines()
+    # Two lanes of a warp have ended, which a GPU accepts.
+    assert ["kernel lanes: " in line for line in warnings] == [True], done.err
+    assert count == "torchdevice_cuda: --sanitize found 0 errors and 1 warning"
+    assert (done.out, done.status) == ("done\n", 0)
+
+
+def test_libraries_have_no_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDEVICE_SANITIZE", ALL)
+    for name in ("cub", "curand"):
+        program = tmp_path / name
+        assert nvcc.main([str(SOURCE.with_name("libraries") / f"{name}.cu"), "-o", str(program)]) == 0
+        done = subprocess.run([str(program)], capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), name

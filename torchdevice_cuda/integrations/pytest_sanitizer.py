@@ -24,8 +24,8 @@ class Sanitizer:
         """Fail the test."""
         from ..sanitizer import findings
 
-        findings.read()  # of fixtures that more tests use
+        findings.take()  # of fixtures that more tests use
         outcome = yield
-        errors = [str(finding) for finding in findings.read() if finding.level == findings.ERROR]
+        errors = [str(finding) for finding in findings.take() if finding.level == findings.ERROR]
         if errors and outcome.excinfo is None:
             outcome.force_exception(pytest.fail.Exception("\n".join(errors), pytrace=False))

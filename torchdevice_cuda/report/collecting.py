@@ -18,6 +18,7 @@ from .document import (
     UNKNOWN,
     Departure,
     Document,
+    Finding,
     Holder,
     Memory,
     Process,
@@ -63,6 +64,8 @@ class About:
     torch: str
     #: why the device's own work is missing; empty if it is included
     unseen: str
+    #: what the checks of streams and kernels have found: fields of findings
+    findings: Callable[[], list[dict[str, Any]]] = list
 
 
 class Collector:
@@ -152,6 +155,7 @@ class Collector:
                 for row in [(key[0], key[1], key[2])]
             ),
             unsupported=tuple(Unsupported(what, why, site, count) for count, what, why, site in unsupported.rows()),
+            findings=tuple(_read_finding(row) for row in about.findings()),
             **counted,
         )
 
@@ -204,6 +208,11 @@ class Collector:
         )
         timelines = (Timeline(pid, spans),) if spans else ()
         return {"work": work, "memory": memory, "timelines": timelines, "shortages": shortages}
+
+
+def _read_finding(row: dict[str, Any]) -> Finding:
+    site, other = (None if line is None else Site(*line) for line in (row["site"], row["other"]))
+    return Finding(**{**row, "process": os.getpid(), "site": site or Site("", 0, UNKNOWN), "other": other})
 
 
 def _micro(ns: float) -> float:

@@ -194,6 +194,24 @@ class Shortage:
 
 
 @dataclasses.dataclass(frozen=True)
+class Finding:
+    """An error that ``--check-streams`` or a tool of ``--sanitize`` found; ``level``: error or warning.
+
+    A race has two sides: ``site`` is the later access, ``other`` the earlier, ``lanes`` their streams.
+    """
+
+    process: int
+    tool: str
+    level: str
+    text: str
+    site: Site
+    other: Site | None = None
+    lanes: tuple[str, ...] = ()
+    #: of --sanitize
+    kernel: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Process:
     """A process of the report. ``state``: ended, running, or lost if it ended without its part."""
 
@@ -227,6 +245,7 @@ class Document:
     memory: tuple[Memory, ...] = ()
     timelines: tuple[Timeline, ...] = ()
     shortages: tuple[Shortage, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     def is_empty(self) -> bool:
         """Return whether nothing was counted."""
@@ -259,6 +278,7 @@ def from_json(text: str) -> Document:
                 "memory": tuple(map(_memory, read["memory"])),
                 "timelines": tuple(map(Timeline.from_data, read["timelines"])),
                 "shortages": tuple(map(_shortage, read["shortages"])),
+                "findings": tuple(map(_finding, read["findings"])),
             }
         )
     except (AttributeError, KeyError, TypeError) as error:
@@ -268,6 +288,11 @@ def from_json(text: str) -> Document:
 def _memory(row: dict[str, Any]) -> Memory:
     held = _holders(row["held_at_peak"])
     return Memory(**{**row, "held_at_peak": held, "curve": tuple(tuple(step) for step in row["curve"])})
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    other = None if row["other"] is None else Site(**row["other"])
+    return Finding(**{**row, "site": Site(**row["site"]), "other": other, "lanes": tuple(row["lanes"])})
 
 
 def _shortage(row: dict[str, Any]) -> Shortage:
@@ -329,6 +354,7 @@ def merged(first: Document, others: Sequence[Document]) -> Document:
         memory=_highest([row for one in every for row in one.memory]),
         timelines=_joined([row for one in every for row in one.timelines]),
         shortages=tuple(row for one in every for row in one.shortages),
+        findings=tuple(dict.fromkeys(row for one in every for row in one.findings)),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 #: C++ headers that checked kernels of CUDA C++ and of Triton include.
 INCLUDE = Path(__file__).parent / "include"
@@ -16,6 +17,12 @@ def start(tools: str) -> None:
     from . import findings
 
     findings.start(tools)
+
+
+def list_findings() -> list[dict[str, Any]]:
+    """Return the findings so far, as fields of a report's."""
+    found = sys.modules.get(f"{__name__}.findings")
+    return found.describe() if found is not None else []
 
 
 def stop() -> None:

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from ..settings import sanitizer as tools
 
@@ -45,7 +46,8 @@ class _Collection:
     def __init__(self) -> None:
         self.path: Path | None = None
         self.found: list[Finding] = []
-        self._read = 0
+        #: how much of the file was read, and of the findings taken
+        self._read = self._taken = 0
         self._process = 0
         self._before: dict[str, str | None] = {}
         self._is_registered = False
@@ -84,23 +86,35 @@ class _Collection:
         with open(os.environ[FILE], "a", encoding="utf-8") as file:
             file.write(json.dumps(dataclasses.asdict(finding)) + "\n")
 
-    def read(self) -> list[Finding]:
-        """Return the findings since the last call."""
-        if self.path is None:
-            return []
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the findings so far, as fields of a report's."""
+        self._read_new()
+        return [
+            {"tool": one.tool, "level": one.level, "kernel": one.kernel, "text": str(one), "site": (one.file, one.line),
+             "other": None}
+            for one in self.found
+        ]  # fmt: skip
+
+    def take(self) -> list[Finding]:
+        """Return the findings since the last call, whose errors do not change the status of the process then."""
+        self._read_new()
+        new, self._taken = self.found[self._taken :], len(self.found)
+        return new
+
+    def _read_new(self) -> None:
+        if self.path is None or self._process != os.getpid():  # a forked child has its parent's
+            return
         with self.path.open(encoding="utf-8", errors="replace") as file:
             file.seek(self._read)
             lines = file.readlines()
             self._read = file.tell()
-        new = [_read_line(line) for line in lines]
-        self.found += new
-        return new
+        self.found += [_read_line(line) for line in lines]
 
     def _end(self) -> None:
         """Count the findings; with errors, the process ends with a status that says so."""
         if self.path is None or self._process != os.getpid():
             return
-        left = self.read()
+        left = self.take()
         if self.found:
             errors = sum(finding.level == ERROR for finding in self.found)
             warnings = len(self.found) - errors
@@ -132,4 +146,5 @@ def _fail() -> None:
 
 
 _collection = _Collection()
-start, stop, add, read = _collection.start, _collection.stop, _collection.add, _collection.read
+start, stop, add = _collection.start, _collection.stop, _collection.add
+take, describe = _collection.take, _collection.describe
