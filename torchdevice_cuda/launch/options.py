@@ -148,8 +148,9 @@ def completion(shell: str) -> str:
 
     parser = argparse.ArgumentParser(prog=NAME, add_help=False)
     for flag in (*FLAGS, *OF_ACTIONS):
-        arguments = {"nargs": "?"} if flag in FLAGS and FLAGS[flag].bare else {}
-        made = parser.add_argument(flag, choices=choices(flag) or None, help=_described(flag), **arguments)
+        has_bare = flag in FLAGS and bool(FLAGS[flag].bare)
+        nargs = "?" if has_bare else None
+        made = parser.add_argument(flag, nargs=nargs, choices=choices(flag) or None, help=_described(flag))
         if flag in _PATHS:
             made.complete = shtab.FILE if flag == "--report" else shtab.DIRECTORY  # type: ignore[attr-defined]
     for flag, (_, words) in SWITCHES.items():

@@ -1,4 +1,4 @@
-"""Rehearse a program for a GPU that is not here: predict its time (``--clock gpu``), without computing (``--rehearse``).
+"""Rehearse a program for a GPU that is not here: predict its time (``--clock gpu``), compute little (``--rehearse``).
 
 The compiled device keeps the time (``native/csrc/clock``) and leaves out what need not be computed
 (``native/csrc/rehearsal``); what either needs in Python is imported where it is used.

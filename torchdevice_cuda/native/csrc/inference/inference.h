@@ -38,8 +38,8 @@ struct Inferred {
   bool is_plain = true;                 // no argument is resized, and no two results share memory
 };
 
-// What is tried first. kTrying: a call with little memory, and one that draws random numbers, is tried with zeros on the
-// host's memory: this shows what the device's kernel returns, and which calls it refuses. For others PyTorch's meta
+// What is tried first. kTrying: a call with little memory, and one that draws random numbers, is tried with zeros on
+// the host's memory: this shows what the device's kernel returns, and which calls it refuses. For others PyTorch's meta
 // kernels are used, and any call that they refuse is unknown. kShapes: meta kernels are used wherever there is one;
 // other calls are tried if they have little memory. Then an error of the call itself is thrown.
 enum class InferBy : uint8_t { kTrying, kShapes };
