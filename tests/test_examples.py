@@ -19,7 +19,9 @@ PLAIN = {
     "cuda_graphs.py": "replayed:     12.2703 11.2258 12.0896 7.9251 5.8468 3.6067 5.5957 0.9453",
     "same_seed.py": "tensor([0.6130, 0.0101, 0.3984], device='cuda:0')",
 }
-TESTED_OTHERWISE = {"ddp.py", "test_memory_budget.py", "test_triton_softmax.py", "notebook.ipynb", "ci"}
+TESTED_OTHERWISE = {
+    *("ddp.py", "rehearse_llama.py", "test_memory_budget.py", "test_triton_softmax.py", "notebook.ipynb", "ci"),
+}
 _EACH = """
 import runpy, sys, traceback
 for path in sys.argv[1:]:

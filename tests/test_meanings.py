@@ -45,6 +45,7 @@ CHANGED: dict[str, Any] = {
     "stand_ins": ("xformers",),
     "check_streams": "error",
     "clock": "gpu",
+    "rehearse": "on",
     "streams": 0,
     "sanitize": "synccheck:3",
 }
@@ -110,7 +111,7 @@ def acting(driver: str, fields: list[str], **others: Any) -> ChildConfig:
 #: Settings whose effects others would hide.
 APART = ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from", "triton", "streams"]
 #: Settings with tests of their own.
-ALONE = ["visible_devices", "report", "compile"]
+ALONE = ["visible_devices", "report", "compile", "rehearse"]
 TOGETHER = [[field for field in ACTING if field not in APART + ALONE], APART]
 GROUPS = [(acting(driver, fields), fields) for driver in settings.DRIVERS for fields in TOGETHER]
 #: With one device, all are hidden; of two, one.
@@ -305,6 +306,7 @@ def test_every_setting_that_acts_is_probed() -> None:
     assert set(PROBES) == set(ACTING) - set(ALONE)
     probed = {(field, place.driver) for place, fields in GROUPS for field in fields if field in place.settings}
     probed |= {("visible_devices", driver) for driver in HIDING} | {("report", driver) for driver in PLACES}
+    probed |= {("rehearse", "virtual")}  # tests/rehearsal/test_rehearse.py
     probed |= {("compile", "virtual")}  # tests/native/test_compile_triton.py
     assert probed == set(PAIRS) - set(pairs(Ignored)) - set(pairs(Refused))
 

@@ -57,7 +57,7 @@ def test_help() -> None:
     assert (ended.status, ended.err) == (0, "")
     for option in settings.OPTIONS:
         assert option.variable in ended.out
-        assert option.flag is None or f"{option.flag} VALUE" in ended.out
+        assert option.flag is None or f"{option.flag}{'[=VALUE]' if option.bare else ' VALUE'}" in ended.out
     assert "examples:" in ended.out
     assert all(len(line) <= 120 for line in ended.out.splitlines())
 

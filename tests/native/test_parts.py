@@ -91,7 +91,7 @@ def test_a_conv_net_needs_the_core_alone(tmp_path: Path) -> None:
 
 def test_every_part_is_needed_by_a_program_here() -> None:
     # Settings load these: a report, checks of streams, --streams and --clock.
-    assert set(NEEDING) | {"clock", "counting", "deferral", "races"} == set(PARTS)
+    assert set(NEEDING) | {"clock", "counting", "deferral", "races", "rehearsal"} == set(PARTS)
 
 
 @pytest.mark.parametrize("part", NEEDING)

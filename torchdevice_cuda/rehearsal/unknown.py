@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -21,8 +22,8 @@ for _named in (UncomputedValueError, UncomputedValueWarning):
 
 #: What happened and what the program gets instead, by the kind of event.
 _MESSAGES = {
-    "value": "{name} reads values that this rehearsal did not compute; floating-point numbers and counts read as 1, "
-    "other values as 0",
+    "value": "the program reads values that this rehearsal did not compute; floating-point numbers and counts read as "
+    "1, other values as 0",
     "size": "the size of a result of {name} depends on values that this rehearsal did not compute; it has the "
     "largest possible size",
     "kernel": "this rehearsal does not run the kernel {name}; the memory that it writes is unchanged",
@@ -74,7 +75,7 @@ def _find_line(hidden: tuple[str, ...]) -> tuple[str, int]:
 
 
 def _stop_compiling() -> None:
-    """Let torch.compile run functions as they are: compiled code would compute."""
-    import torch
-
-    torch.compiler.set_stance("force_eager")
+    """Let torch.compile return functions as they are: compiled code would compute."""
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"
+    if dynamo := sys.modules.get("torch._dynamo"):
+        dynamo.config.disable = True

@@ -1,5 +1,7 @@
 #include "clock/clock.h"
 
+#include <c10/util/ScopeExit.h>
+
 #include <chrono>
 #include <mutex>
 #include <shared_mutex>
@@ -9,6 +11,7 @@
 #include "operators/boxed.h"
 #include "operators/operator_info.h"
 #include "operators/recorded.h"
+#include "runtime/activities.h"
 #include "runtime/captures.h"
 #include "runtime/observer.h"
 #include "runtime/streams.h"
@@ -128,6 +131,8 @@ void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack)
     const Unclocked computing;
     predicted = predictions().find(op, arguments);
     waits = f.reads_back || f.only_reads || f.waiting || waits_for_copy(op, arguments);
+    const auto restore = c10::make_scope_exit([saved = t_predicted_ns] { t_predicted_ns = saved; });
+    t_predicted_ns = predicted.ns;
     g_next(op, keys, stack);
   }
   const auto ns = predicted.ns + g_gap_ns * predicted.launches;

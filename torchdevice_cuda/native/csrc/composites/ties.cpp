@@ -18,6 +18,7 @@
 #include "operators/alias.h"
 #include "operators/boxed.h"
 #include "operators/composites.h"
+#include "runtime/host.h"
 
 namespace hostdevice {
 namespace {
@@ -263,8 +264,11 @@ struct Call {
     for (size_t i = base + 1; i < stack.size(); i++)
       if (stack[i].isTensor() && stack[i].toTensor().is_alias_of(self)) self = self.clone();
     const int64_t given = stack[base + dim_position].toInt();
-    computes =
-        is_device_tensor(self) && self.dim() > 0 && self.numel() > 0 && given < self.dim() && given >= -self.dim();
+    // Indices are eight bytes wide.
+    const size_t bytes =
+        std::max(is_plain(self) ? self.storage().nbytes() : 0, static_cast<size_t>(self.numel()) * sizeof(int64_t));
+    computes = is_device_tensor(self) && self.dim() > 0 && self.numel() > 0 && given < self.dim() &&
+        given >= -self.dim() && !is_only_promised(bytes);
     if (computes) dim = at::maybe_wrap_dim(given, self.dim());
   }
   size_t base;

@@ -23,8 +23,9 @@
 #include "operators/random_launch.h"
 #include "operators/recorded.h"
 #include "operators/tensors.h"
-#include "rehearsal/unknown_sizes.h"
+#include "rehearsal/own_results.h"
 #include "rehearsal/values.h"
+#include "runtime/activities.h"
 #include "runtime/allocator.h"
 #include "runtime/captures.h"
 #include "runtime/generator.h"
@@ -51,7 +52,8 @@ bool is_one_of(std::string_view name, const std::array<std::string_view, N>& nam
 
 // Names without the underscore of the in-place form.
 // They move or change memory without computing.
-constexpr std::array<std::string_view, 4> kOnHost = {"set", "resize", "resize_as", "resize_output"};
+constexpr std::array<std::string_view, 5> kOnHost = {
+    "set", "resize", "resize_as", "resize_output", "_cudnn_rnn_flatten_weight"};
 // They write all elements of their first argument, and read none.
 constexpr std::array<std::string_view, 12> kOverwrite = {"copy",    "fill",       "zero",      "normal",
                                                          "uniform", "random",     "bernoulli", "exponential",
@@ -107,7 +109,7 @@ bool is_large_result(const InferredTensor& t) {
 bool has_large_results(
     const c10::OperatorHandle& op, const OperatorInfo& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
     Arguments arguments) {
-  if (is_in_place(op) || has_unknown_sizes(op.schema().name())) return false;
+  if (is_in_place(op) || find_own_results(op.schema().name())) return false;
   try {
     const auto inferred = infer(op, f, keys, index, arguments, InferBy::kShapes);
     if (!inferred) return false;
@@ -212,14 +214,28 @@ Stack read_stand_in(const c10::OperatorHandle& op, const OperatorInfo& f, Argume
   return {get_stand_in(f.name, type)};
 }
 
+// Give a convolution's results the layout of cuDNN's, which meta kernels do not know: channels come last if they do in
+// the input or the weight, never in float64.
+void set_layout_of_convolution(const OperatorInfo& f, Arguments arguments, const Stack& results) {
+  const bool is_backward = f.name == "convolution_backward";
+  if (!is_backward && f.name != "convolution") return;
+  const Tensor &input = arguments[is_backward].toTensor(), &weight = arguments[1 + is_backward].toTensor();
+  const auto format = input.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
+  if (input.dim() < 4 || input.scalar_type() == at::kDouble) return;
+  if (input.suggest_memory_format() != format && weight.suggest_memory_format() != format) return;
+  for (const auto& v : results)
+    if (v.isTensor() && v.toTensor().defined() && v.toTensor().dim() == input.dim())
+      v.toTensor().unsafeGetTensorImpl()->empty_tensor_restride(format);
+}
+
 // Return the results of a call: their shapes, memory and types.
 Stack infer_results(
     const c10::OperatorHandle& op, const OperatorInfo& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
     std::vector<IValue>& arguments) {
   const std::string& name = op.schema().name();
-  if (has_unknown_sizes(name)) {
-    g_report(Unknown::kSize, name);
-    return make_largest_results(name, arguments, index);
+  if (const auto* own = find_own_results(name)) {
+    if (own->depends_on_elements) g_report(Unknown::kSize, name);
+    return own->make(arguments);
   }
   if (f.is_indexing)
     for (auto& v : arguments)
@@ -232,7 +248,9 @@ Stack infer_results(
     for (const auto& t : inferred->resized)
       if (t.argument >= 0) resize(given[static_cast<size_t>(t.argument)], t);
   }
-  return make_results(*inferred, f, arguments, index);
+  Stack results = make_results(*inferred, f, arguments, index);
+  set_layout_of_convolution(f, arguments, results);
+  return results;
 }
 
 // Give small memory that a call writes values that stand for those that were not computed.
@@ -260,6 +278,8 @@ void skip(
     refuse(op, "sparse, nested and quantized tensors have no shapes that are known before computing");
   std::vector<IValue> arguments(stack->begin() + static_cast<ptrdiff_t>(base), stack->end());
   const bool is_copy = op.schema().name() == "aten::copy_";
+  DeviceWork launch;
+  if (is_profiled()) launch.begin(op.schema().name(), index);
   Stack results;
   if (is_copy) {
     results = skip_copy(op, arguments);
@@ -273,7 +293,6 @@ void skip(
           c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::python_ks);
       results = infer_results(op, f, keys, index, arguments);
       advance_generator(f, arguments, index);
-      // An operator that overwrites its first argument with a known value has no other result.
       fill_small_results(op, f, arguments, results);
       mark_results(op, f, arguments, results, true);
     }

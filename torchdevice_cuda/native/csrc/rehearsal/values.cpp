@@ -10,6 +10,7 @@
 
 #include "operators/alias.h"
 #include "runtime/captures.h"
+#include "runtime/host.h"
 #include "runtime/observer.h"
 
 namespace hostdevice {

@@ -11,9 +11,6 @@
 
 namespace hostdevice {
 
-// Larger storages are not computed.
-constexpr size_t kMostComputed = size_t{64} << 10;
-
 bool is_large(const at::Tensor& device_tensor);
 // Whether the values of a tensor are not its computed ones.
 bool is_uncomputed(const at::Tensor& device_tensor);

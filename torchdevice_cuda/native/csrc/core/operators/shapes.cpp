@@ -25,9 +25,9 @@ MetaCall call_meta_kernel(const c10::OperatorHandle& op, const OperatorInfo& f, 
       continue;
     }
     call.results.push_back(map_tensors(arguments[i], f.args[i].kind, [&](const at::Tensor& t) {
+      // A number of Python's has no shape to pass; meta kernels take it as it is.
+      if (t.is_cpu() && t.unsafeGetTensorImpl()->is_wrapped_number()) return t;
       at::Tensor shape = make_empty_like(t, meta);
-      // A number of Python's does not decide the type of a result.
-      if (t.unsafeGetTensorImpl()->is_wrapped_number()) shape.unsafeGetTensorImpl()->set_wrapped_number(true);
       call.tensors.emplace_back(shape, t);
       return shape;
     }));

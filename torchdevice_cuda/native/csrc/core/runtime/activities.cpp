@@ -91,7 +91,7 @@ void begin_counted(WorkInProgress& now, const std::string& op, c10::DeviceIndex 
 }
 
 void count_done(const WorkInProgress& now) {
-  const int64_t ns = now_ns() - now.began_ns;
+  const int64_t ns = t_predicted_ns < 0 ? now_ns() - now.began_ns : t_predicted_ns;
   const Activity& work = now.work;
   Span span{Counted::Kernel, now.op, now.site, now.device, now.stream, now.began_ns, ns, 0, now.of_graph};
   if (work.kind == ActivityKind::Memcpy) {
@@ -134,6 +134,7 @@ std::string kernel_name(const std::string& op) {
 
 }  // namespace
 
+thread_local int64_t t_predicted_ns = -1;
 std::atomic<uint8_t> g_listeners{0};
 int32_t (*g_get_thread_id)() = nullptr;
 
@@ -281,6 +282,10 @@ void DeviceWork::end() {
   if (!now_.is_recorded) return;
   Activity& work = now_.work;
   work.end = c10::getApproximateTime();
+  if (t_predicted_ns >= 0) {
+    work.end = work.start;
+    work.extra_ns = t_predicted_ns;
+  }
   work.correlation = next_correlation();
   append_activity(make_launch_call(work, now_.called, launch_call_name(work.kind)));
   if (now_.is_awaited) {

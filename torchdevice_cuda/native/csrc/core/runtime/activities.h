@@ -151,6 +151,9 @@ class DeviceWork {
   WorkInProgress now_;
 };
 
+// The time that the work of this thread's current call takes on a GPU, if it is predicted (clock); otherwise negative.
+extern thread_local int64_t t_predicted_ns;
+
 // Return CUPTI's name of a copy.
 constexpr const char* copy_name(bool from_host, bool to_host, bool pinned) {
   if (from_host) return pinned ? "Memcpy HtoD (Pinned -> Device)" : "Memcpy HtoD (Pageable -> Device)";

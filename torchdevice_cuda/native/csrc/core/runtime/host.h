@@ -30,6 +30,11 @@ size_t host_left();
 // Whether large device memory is only promised: a part sees to it that nobody writes it, so the machine need not have
 // it.
 extern std::atomic<bool> g_only_promises;
+// Larger storages are then not computed.
+constexpr size_t kMostComputed = size_t{64} << 10;
+inline bool is_only_promised(size_t bytes) {
+  return bytes > kMostComputed && g_only_promises.load(std::memory_order_relaxed);
+}
 
 // Record memory as reserved; and record that it was freed.
 void record_reserved(char* start, size_t size);

@@ -1,4 +1,4 @@
-#include "rehearsal/unknown_sizes.h"
+#include "rehearsal/own_results.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/empty.h>
@@ -84,31 +84,59 @@ Stack suppress_boxes(const Values& arguments) {
   return {make(boxes, {boxes.size(0)}, at::kLong)};
 }
 
-using Make = Stack (*)(const Values&);
-const std::unordered_map<std::string, Make>& makers() {
-  static const auto* all = new std::unordered_map<std::string, Make>{
-      {"aten::nonzero", &nonzero},
-      {"aten::masked_select", &masked_select},
-      {"aten::_unique", &unique},
-      {"aten::_unique2", &unique2},
-      {"aten::unique_dim", &unique_dim},
-      {"aten::unique_consecutive", &unique_consecutive},
-      {"aten::unique_dim_consecutive", &unique_dim_consecutive},
-      {"aten::repeat_interleave", &repeat_interleave},
-      {"aten::bincount", &bincount},
-      {"torchvision::nms", &suppress_boxes},
+// cuDNN's LSTM keeps the gates, the cells and the outputs of every step for the backward pass.
+constexpr int64_t kKeptByLstm = 6;
+
+// The arguments are in the order of _cudnn_rnn.
+Stack recurrent(const Values& arguments) {
+  const Tensor &input = arguments[0].toTensor(), &hx = arguments[4].toTensor();
+  const int64_t hidden = arguments[7].toInt(), projected = arguments[8].toInt(), layers = arguments[9].toInt();
+  const int64_t directions = arguments[13].toBool() ? 2 : 1;
+  auto sizes = input.sizes().vec();
+  sizes.back() = (projected ? projected : hidden) * directions;
+  const int64_t kept = input.numel() / input.size(-1) * hidden * layers * directions * kKeptByLstm;
+  const bool has_cells = arguments[5].isTensor() && arguments[5].toTensor().defined();
+  const bool trains = arguments[12].toBool();
+  return {
+      make(input, sizes, input.scalar_type()), make(input, hx.sizes(), input.scalar_type()),
+      make(input, has_cells ? arguments[5].toTensor().sizes() : at::IntArrayRef({0}), input.scalar_type()),
+      make(input, {trains ? kept * static_cast<int64_t>(input.itemsize()) : 0}, at::kByte),
+      make(input, {0}, input.scalar_type())};
+}
+Stack recurrent_backward(const Values& arguments) {
+  const auto like = [](const c10::IValue& v) {
+    const bool is_given = v.isTensor() && v.toTensor().defined();
+    return is_given ? make(v.toTensor(), v.toTensor().sizes(), v.toTensor().scalar_type()) : Tensor();
+  };
+  c10::List<Tensor> weights;
+  if (arguments.back().toBoolList().get(3))
+    for (const Tensor& weight : arguments[1].toTensorVector()) weights.push_back(like(weight));
+  return {like(arguments[0]), like(arguments[4]), like(arguments[5]), weights};
+}
+
+const std::unordered_map<std::string, OwnResults>& all_own_results() {
+  static const auto* all = new std::unordered_map<std::string, OwnResults>{
+      {"aten::nonzero", {&nonzero, true}},
+      {"aten::masked_select", {&masked_select, true}},
+      {"aten::_unique", {&unique, true}},
+      {"aten::_unique2", {&unique2, true}},
+      {"aten::unique_dim", {&unique_dim, true}},
+      {"aten::unique_consecutive", {&unique_consecutive, true}},
+      {"aten::unique_dim_consecutive", {&unique_dim_consecutive, true}},
+      {"aten::repeat_interleave", {&repeat_interleave, true}},
+      {"aten::bincount", {&bincount, true}},
+      {"torchvision::nms", {&suppress_boxes, true}},
+      {"aten::_cudnn_rnn", {&recurrent, false}},
+      {"aten::_cudnn_rnn_backward", {&recurrent_backward, false}},
   };
   return *all;
 }
 
 }  // namespace
 
-bool has_unknown_sizes(const std::string& operator_name) {
-  return makers().count(operator_name) != 0;
-}
-
-Stack make_largest_results(const std::string& operator_name, const Values& arguments, c10::DeviceIndex) {
-  return makers().at(operator_name)(arguments);
+const OwnResults* find_own_results(const std::string& name) {
+  const auto found = all_own_results().find(name);
+  return found == all_own_results().end() ? nullptr : &found->second;
 }
 
 bool replace_masks(c10::IValue& indices) {
