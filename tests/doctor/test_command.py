@@ -51,7 +51,10 @@ def test_it_writes_over_nothing(tmp_path: Path) -> None:
     file.write_text("mine")
     ended = python(*DOCTOR, "found.json", folder=tmp_path)
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err == "torchdevice-cuda: found.json is there already, and --doctor writes over nothing\n"
+    assert (
+        ended.err
+        == "torchdevice-cuda: found.json is there already, and --doctor writes over nothing; name another file\n"
+    )
     assert file.read_text() == "mine"
 
 

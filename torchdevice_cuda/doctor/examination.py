@@ -92,14 +92,14 @@ def request(words: Sequence[str]) -> tuple[list[Check], str | None]:
     for word in wanted:
         if not any(_is_named(name, word) for name in NAMES):
             raise RequestError(
-                f"--doctor knows no {word!r}; after it come names of checks ({', '.join(_short_names())}) or a file "
+                f"--doctor knows no {word!r}; allowed: names of checks ({', '.join(_short_names())}) or a file "
                 f"that ends in {_FILE}{suggest(word, _short_names())}"
             )
     if len(files) > 1:
-        raise RequestError(f"--doctor writes one file, not {len(files)}: {' '.join(files)}")
+        raise RequestError(f"--doctor writes one file, not {len(files)}: {' '.join(files)}; name one")
     for file in files:
         if os.path.lexists(file):
-            raise RequestError(f"{file} is there already, and --doctor writes over nothing")
+            raise RequestError(f"{file} is there already, and --doctor writes over nothing; name another file")
     chosen = [check for check in CHECKS if not wanted or any(_is_named(check.name, word) for word in wanted)]
     return ([] if START in chosen else [START]) + chosen, files[0] if files else None
 
