@@ -104,9 +104,14 @@ def _say(line: str) -> None:
         print(f"torchdevice_cuda: {line}", file=sys.stderr, flush=True)
 
 
+#: Whether standard error shows a line that is overwritten though it is no terminal: the output of a notebook's cell.
+overwrites_lines = False
+
+
 def _terminal(say: Callable[[str], None]) -> TextIO | None:
     """Return the terminal for the progress bar, unless lines go elsewhere."""
-    return sys.stderr if say is _say and sys.stderr is not None and sys.stderr.isatty() else None
+    shows = sys.stderr is not None and (sys.stderr.isatty() or overwrites_lines)
+    return sys.stderr if say is _say and shows else None
 
 
 @contextlib.contextmanager
