@@ -60,7 +60,7 @@ def parse(words: Sequence[str]) -> Request:
         if word[:2] in ("-m", "-c"):  # python also accepts the argument attached: -mmodule
             kind, what = ("module", "a module's name") if word[:2] == "-m" else ("command", "the code")
             if not word[2:] and not rest:
-                raise UsageError(f"{word} needs {what} after it")
+                raise UsageError(f"{word} needs {what}: add it")
             return _program(request, kind, word[2:] or rest.pop(0), rest)
         if word in ("-h", "--help"):
             request.action = "help"
@@ -74,7 +74,7 @@ def parse(words: Sequence[str]) -> Request:
             request.value = options.FORMAT_FLAGS[word]
         elif flag in options.OF_ACTIONS:
             if options.OF_ACTIONS[flag][0] != request.action:
-                raise UsageError(f"{flag} belongs to --{options.OF_ACTIONS[flag][0]}, which comes before it")
+                raise UsageError(f"{flag} belongs to --{options.OF_ACTIONS[flag][0]}, which comes before it; add that")
             given = [value] if attached and value else [] if attached else rest
             request.value = _value(flag, given, options.OF_ACTIONS[flag][1])
         elif word in options.SWITCHES:

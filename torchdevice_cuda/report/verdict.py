@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from .advice import REPEATED
-from .document import COPY, WAIT, Document
-from .tables import computed, duration, shown, size
+from .document import WAIT, Document
+from .tables import computed, duration, is_host_copy, shown, size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +58,11 @@ def _seen(document: Document) -> tuple[str, str, str]:
     whole = sum(process.seconds for process in document.processes) or document.seconds
     gpus = sorted({(one.process, one.device) for one in document.memory})
     where = f"{len(gpus)} GPUs did" if len(gpus) > 1 else "The GPU did"
-    text = f"{where} {calls:,} calls in {duration(seconds)} of the program's {duration(whole)}"
+    text = (
+        f"{where} {calls:,} {_plural(calls, 'call', 'calls')} in {duration(seconds)} of the program's {duration(whole)}"
+    )
     waits = sum(row.calls for row in document.work if row.kind == WAIT)
-    copies = sum(row.calls for row in document.work if row.kind == COPY and "DtoD" not in row.name)
+    copies = sum(row.calls for row in document.work if is_host_copy(row))
     repeated = sum(row.calls for row in document.work if row.kind == WAIT and row.calls >= REPEATED)
     if not repeated:
         return "good", "It ran on the GPU", f"{text}. Nothing holds it up repeatedly."
@@ -99,7 +101,7 @@ def _figures(document: Document) -> tuple[Figure, ...]:
     found = [Figure("took", duration(document.seconds), "wall time of the program")]
     if document.sees_device:
         rows = computed(document)
-        copies = [row for row in rows if row.kind == COPY and "DtoD" not in row.name]
+        copies = [row for row in rows if is_host_copy(row)]
         found += [
             Figure("on the GPU", duration(sum(row.seconds for row in rows)), "CPU time of kernels and copies"),
             Figure("calls", f"{sum(row.calls for row in rows):,}", "kernels and copies"),

@@ -65,7 +65,7 @@ def _files(path: str) -> Iterator[str]:
         yield path
         return
     if not os.path.isdir(path):
-        raise ScanError(f"there is no file or folder {path!r}")
+        raise ScanError(f"there is no file or folder {path!r}; name a Python file, or the folder of a project")
     for folder, below, names in os.walk(path):
         below[:] = sorted(name for name in below if name not in _SKIPPED and not name.startswith("."))
         yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))

@@ -37,8 +37,16 @@ function showTimeline(root) {
   height += 8;
   const margin = Math.max(1, (last - first) * .01);
   const all = [first - margin, last + margin];
-  let [from, to] = all, width = 0, dragged = null, hovered = null, wanted = 0;
+  let [from, to] = busiest(), width = 0, dragged = null, hovered = null, wanted = 0;
   const pen = canvas.getContext("2d");
+
+  // What is shown at first: everything, but for a long time before nearly all of the work, as imports take.
+  function busiest() {
+    const starts = data.lanes.flatMap(one => one.spans.map(span => span[START])).sort((a, b) => a - b);
+    for (let number = 1; number < starts.length / 10; number++)
+      if (starts[number] - starts[number - 1] > .4 * (last - first)) return [starts[number] - (last - starts[number]) * .01, all[1]];
+    return all;
+  }
 
   const colours = {};
   function readColours() {
