@@ -80,10 +80,12 @@ def test_a_captured_training_step_is_the_eager_one(amp: bool, place: ChildConfig
     losses = [eager.step().detach().clone() for _ in range(53)]
     torch.manual_seed(1)
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(3):
             captive.step()
+    torch.cuda.current_stream().wait_stream(side)
     graph, loss = captured(captive.step)
     books = []
     for i, expected in enumerate(losses[3:]):

@@ -79,6 +79,7 @@ def test_numbers_are_kept_by_value_and_pinned_memory_by_address(place: ChildConf
         number.fill_(100.0)
     pinned.fill_(5.0)
     graph.replay()
+    torch.cuda.synchronize()
     assert back.tolist() == [11.0, 11.0]
 
 
@@ -96,6 +97,7 @@ def test_only_what_is_captured_is_replayed() -> None:
         graph, _ = captured(body)
     assert ["The CUDA Graph is empty" in str(one.message) for one in seen] == [True]
     graph.replay()
+    beside.synchronize()
     assert x.item() == 1.0
 
 
@@ -117,6 +119,7 @@ def test_streams_fork_and_join() -> None:
     assert total.tolist() == [5.0, 5.0]
     with torch.cuda.stream(side):
         x.add_(1)
+    side.synchronize()
     assert x.tolist() == [2.0, 2.0]
 
 
@@ -177,6 +180,7 @@ class Counting(TorchDispatchMode):
 def test_a_mode_of_the_programs_over_the_end() -> None:
     """Leave the program's mode entered; it sees no operators of replays."""
     x, mode, graph = torch.ones(3, device="cuda"), Counting(), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.Stream()):
         graph.capture_begin()
         with mode:
@@ -185,6 +189,7 @@ def test_a_mode_of_the_programs_over_the_end() -> None:
             seen = mode.calls
             x.mul_(1)
             assert mode.calls == seen + 1
+    torch.cuda.synchronize()
     assert torch._C._len_torch_dispatch_stack() == 0
     with mode:
         graph.replay()

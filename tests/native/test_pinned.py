@@ -49,6 +49,7 @@ def _copied_in_flight() -> tuple[torch.Tensor, int]:
     """Return a tensor that is being copied to from pinned memory, which nobody holds any more, and where that was."""
     torch.cuda.synchronize()
     source, made = torch.ones(1).pin_memory(), torch.zeros(1, device="cuda")
+    torch.cuda.current_stream().synchronize()
     with torch.cuda.stream(torch.cuda.Stream()):
         torch.cuda._sleep(BUSY)
         made.copy_(source, non_blocking=True)

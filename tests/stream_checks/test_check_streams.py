@@ -297,6 +297,25 @@ def test_streams_within_a_graph() -> None:
     graph.replay()
 
 
+@child(CHECKED)
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_host_reads_what_a_graph_copies(waits: bool) -> None:
+    import torch
+
+    x, back, graph = new(), torch.zeros(SIZE).pin_memory(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        back.copy_(x * 2, non_blocking=True)
+    graph.replay()
+    if waits:
+        torch.cuda.synchronize()
+        assert back.tolist()[0] == 2
+        return
+    launched = line() - 5
+    with race(f":{launched} may still be writing it (aten::copy_ of a graph"):
+        back.tolist()
+    torch.cuda.synchronize()
+
+
 # ------------------------------------------------------------------------------ host operators
 @child(CHECKED)
 def test_operators_of_the_host_that_are_composites() -> None:

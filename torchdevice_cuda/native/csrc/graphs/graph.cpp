@@ -278,6 +278,8 @@ void Graph::replay() {
     node.replay();
   }
   for (const auto& g : generators_) impl_of(g.state).skip(g.words);
+  // What it accesses was reported before it ran; its copies are in flight from now on.
+  observe([&](StreamObserver& o) { o.run_work(stream, "cudaGraphLaunch", {}); });
 }
 
 void Graph::abandon() {

@@ -55,6 +55,7 @@ void Detector::continue_work(Epoch epoch, const Caller& caller, const std::vecto
 }
 
 void Detector::run_work(const StreamState& stream, const char* name, const std::vector<ObservedAccess>& accesses) {
+  if (accesses.empty()) return protect_launched();
   std::vector<NewAccess> all;
   for (const auto& a : accesses)
     // An address is looked up here: the memory's lock is held where blocks are reported, so it comes before this one.

@@ -140,6 +140,8 @@ class Detector final : public StreamObserver {
   void drop_finished_host_accesses();
   bool is_in_flight(const Layout& layout) const;
   void access_page(uintptr_t address, bool writes);
+  // Protect the pinned memory that a launch of a graph copies from and to, after it has.
+  void protect_launched();
   // Return the graph of a capture; null if it has no work.
   Graph* find_graph(uint64_t capture);
   // Report new findings after the lock is released.
@@ -148,6 +150,8 @@ class Detector final : public StreamObserver {
   std::mutex mutex_;
   Order main_;
   std::map<uint64_t, Graph> graphs_;  // by the id of the capture
+  std::vector<std::pair<Layout, bool>>
+      launched_;  // pinned memory that the launch under way accesses, and whether it writes
   std::atomic<bool> has_pinned_{false};
   std::map<uintptr_t, Block> blocks_;
   uint64_t memory_calls_ = 0;

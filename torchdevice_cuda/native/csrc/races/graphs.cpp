@@ -51,12 +51,24 @@ void Detector::launch_graph(uint64_t capture, const StreamState& stream) {
   const Graph* const graph = find_graph(capture);
   if (!graph) return;
   const Epoch epoch = main_.clocks.begin_work(stream);
+  launched_.clear();
   for (const auto& [op, access] : graph->accesses) {
     caller.op = op;
     unprotect_pages(access.layout.begin(), access.layout.end());
     add_accesses(main_, epoch, caller, {access});
+    if (!access.on_device) launched_.emplace_back(access.layout, access.writes);
   }
   report_new(lock);
+}
+
+void Detector::protect_launched() {
+  std::vector<std::pair<Layout, bool>> launched;
+  {
+    const Lock lock(mutex_);
+    launched.swap(launched_);
+  }
+  for (const auto& [layout, writes] : launched)
+    if (owns_pages(reinterpret_cast<const void*>(layout.begin()))) protect_pages(layout, writes);
 }
 
 void Detector::destroy_graph(uint64_t capture) {
