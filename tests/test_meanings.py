@@ -47,6 +47,7 @@ CHANGED: dict[str, Any] = {
     "clock": "gpu",
     "rehearse": "on",
     "streams": 0,
+    "sanitize": "synccheck:3",
 }
 ACTING = [option.field for option in settings.OPTIONS if not option.chooses_driver]
 PAIRS = [(field, driver) for field in ACTING for driver in settings.DRIVERS]
@@ -252,6 +253,12 @@ def check_streams() -> None:
     torch.cuda.synchronize()  # others reuse the memory
 
 
+def sanitize() -> None:
+    from torchdevice_cuda.cuda_cpp import nvcc
+
+    assert nvcc.checked()
+
+
 def clock() -> None:
     import torch
 
@@ -279,6 +286,7 @@ PROBES: dict[str, Callable[[], None]] = {
     **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusal_cache, nvidia_smi, hide_from, triton)},
     "check_streams": check_streams,
     "clock": clock,
+    "sanitize": sanitize,
     "stand_ins": stand_ins,
     "streams": streams,
     "policy": redirects,

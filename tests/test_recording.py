@@ -68,7 +68,8 @@ def test_cases_that_are_to_be_alone_have_a_process_each() -> None:
 )
 def test_expected_differences(known: dict[str, str], surprising: list[str], mended: list[str]) -> None:
     cases = make_set(dict.fromkeys("abcd", len))
-    result = comparison.compare(cases, list("abcd"), {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 0}, known)
+    expected = comparison.Expected(known)
+    result = comparison.compare(cases, list("abcd"), {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 0}, expected)
     assert [difference.fact for difference in result.surprising] == surprising
     assert result.mended == mended
     assert result.unrecorded == ["d"]
@@ -86,8 +87,19 @@ def test_releases_of_expected_differences(
     row = '[[different]]\ndrivers = ["virtual"]\nwhy = "so"\n'
     file.write_text(f'least = {{virtual = 3}}\n{row}since = "2.8"\nfacts = ["a"]\n{row}until = "2.9"\nfacts = ["b"]\n')
     monkeypatch.setattr(torch, "__version__", f"{release}.0")
-    assert comparison.read_expected(file, "virtual") == (dict.fromkeys(facts, "so"), 3)
-    assert comparison.read_expected(file, "cpu") == ({}, 0)
+    assert comparison.read_expected(file, "virtual") == comparison.Expected(dict.fromkeys(facts, "so"), set(), 3)
+    assert comparison.read_expected(file, "cpu") == comparison.Expected()
+
+
+def test_a_fact_that_varies_never_counts_as_equal(tmp_path: Path) -> None:
+    file = tmp_path / "expected.toml"
+    file.write_text('[[different]]\ndrivers = ["cpu"]\nwhy = "by chance"\nvaries = true\nfacts = ["b"]\n')
+    expected = comparison.read_expected(file, "cpu")
+    for here in (2, 3):
+        result = comparison.compare(
+            make_set({"a": len, "b": len}), ["a", "b"], {"a": 1, "b": 2}, {"a": 1, "b": here}, expected
+        )
+        assert (result.equal, result.surprising, result.mended) == (1, [], [])
 
 
 def test_cases_are_chosen_by_name_or_area() -> None:

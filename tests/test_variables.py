@@ -26,13 +26,13 @@ VALUES = {
     "TORCHDEVICE_AUTO": ("try", "maybe"),
     "TORCHDEVICE_CACHE_DIR": ("relative/~", "~no-such-user/cache"),
     "TORCHDEVICE_RUNTIME_DIR": ("/dev/shm", "~no-such-user"),
-    "TORCHDEVICE_KERNEL_CHECKS": (" TRUE ", "banana"),
     "TORCHDEVICE_KERNEL_FIBERS": ("on", "sometimes"),
     "TORCHDEVICE_KERNEL_OPTIMIZATION": ("1", "-O1"),
     "TORCHDEVICE_NATIVE_CXXFLAGS": ("-O0 -g", None),
     "TORCHDEVICE_EMULATE_MPS_LACKS": ("heaviside,take,_linalg_eigh", "take, heaviside"),
     "TORCHDEVICE_EMULATE_MPS_LATENCY_US": ("8000", "soon"),
     "TORCHDEVICE_EMULATE_MPS_STORAGE": ("private", "managed"),
+    "TORCHDEVICE_SANITIZE_FILE": ("findings.jsonl", None),
     "TORCHDEVICE_TOOLKIT_VERSION": ("12.8", "newest"),
 }
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _compat, drivers, races, rehearsal, report, settings, shadow, threads, translate
+from . import _compat, drivers, races, rehearsal, report, sanitizer, settings, shadow, threads, translate
 from ._version import __version__
 from .drivers.selection import select, select_after
 from .drivers.unavailable import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
@@ -136,6 +136,8 @@ def start(overrides: Mapping[str, Any], failing: Failing, counted: bool = False)
             _state.monitors = Hook(chosen, finder.when_imported)
             _state.command = OnPath() if chosen.nvidia_smi and chosen.driver != "cuda" else None
             _state.stand_ins = _serve_stand_ins(chosen)
+            if chosen.sanitize:
+                sanitizer.start(chosen.sanitize)
         except BaseException as error:
             _undo(_state)
             _state = None
@@ -198,7 +200,9 @@ def check_streams(mode: str) -> None:
     chosen = driver()
     exception = settings.find_exception("check_streams", chosen.name)
     if exception is not None:
-        raise ActivationError(f"--check-streams has no effect on the {chosen.name} driver: {exception.why}")
+        raise ActivationError(
+            f"--check-streams has no effect on the {chosen.name} driver: {exception.why}; use --driver virtual"
+        )
     if chosen.native is not None:
         races.start(chosen.native, mode, _list_hidden(sys.modules["torch"], "numpy"))
 
@@ -302,6 +306,8 @@ def _finish(state: _State, torch: ModuleType) -> None:
     if state.settings.check_streams != races.OFF and chosen.native is not None:
         races.start(chosen.native, state.settings.check_streams, _list_hidden(torch, "numpy"))
     if chosen.native is not None:
+        if _fills_new_memory(state.settings):
+            chosen.native.fill_new_memory(True)
         rehearsal.start(chosen.native, state.settings, _list_hidden(torch))
     counters = report.Counters() if state.counted else None
     state.patches = translate.apply(chosen, state.settings, finder.when_imported, counters)
@@ -312,11 +318,24 @@ def _finish(state: _State, torch: ModuleType) -> None:
         state.ending = report.AtExit(state.collector, state.settings.report)
 
 
+def _fills_new_memory(chosen: settings.Settings) -> bool:
+    """Return whether kernels look for memory that nothing has written.
+
+    With an adversarial order, earlier work on the same memory may be still to come when it is allocated.
+    """
+    return settings.sanitizer.INITCHECK in chosen.sanitize and chosen.streams is None
+
+
 def _collector(chosen: drivers.Driver, torch: ModuleType, counters: report.Counters | None) -> report.Collector:
     """Begin to count for a report."""
     unseen = chosen.unseen_by_reports
     about = report.About(
-        chosen.name, lambda: chosen.facts(0).name if chosen.device_count() else "", torch.__version__, unseen
+        chosen.name,
+        lambda: chosen.facts(0).name if chosen.device_count() else "",
+        lambda index: chosen.facts(index).total_memory,
+        torch.__version__,
+        unseen,
+        lambda: [*races.list_findings(), *sanitizer.list_findings()],
     )
     return report.Collector(about, counters, None if unseen else chosen.native, _list_hidden(torch))
 
@@ -432,6 +451,10 @@ def _undo(state: _State) -> None:
         state.collector.stop()
     races.stop()
     rehearsal.stop()
+    sanitizer.stop()
+    native = getattr(drivers.installed(), "native", None)
+    if native is not None and _fills_new_memory(state.settings):
+        native.fill_new_memory(False)
     if state.patches is not None:
         state.patches.undo()
     if state.stand_ins is not None:

@@ -1,4 +1,4 @@
-"""With TORCHDEVICE_KERNEL_CHECKS=1 wrong kernels are reported as compute-sanitizer reports them on an H200."""
+"""With --sanitize wrong kernels are reported as compute-sanitizer reports them on an H200."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from harness import VIRTUAL, outcome
+from harness import VIRTUAL, Finished, run_forked
+from harness.places import must_be_ready
 from recorded import read_record, sanitizer
 
 from torchdevice_cuda.cuda_cpp import nvcc
@@ -29,19 +29,21 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="lines are looke
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("wrong") / "wrong"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("TORCHDEVICE_KERNEL_CHECKS", "1")
+        patched.setenv("TORCHDEVICE_SANITIZE", "memcheck")
         assert nvcc.main([str(sanitizer.SOURCE), "-o", str(made)]) == 0
     return made
 
 
-def said(program: Path, name: str) -> subprocess.CompletedProcess[str]:
+def said(program: Path, name: str, tools: str) -> subprocess.CompletedProcess[str]:
     words = [str(program), str(RECORD[name]["case"])]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    environment = {**os.environ, "TORCHDEVICE_SANITIZE": tools}
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment, check=False)
 
 
 @pytest.mark.parametrize("name", [name for name, record in RECORD.items() if "said" in record])
 def test_memory_that_is_not_the_kernels_is_reported_as_by_memcheck(program: Path, name: str) -> None:
-    done, record = said(program, name), RECORD[name]["said"]
+    done, record = said(program, name, "memcheck"), RECORD[name]["said"]
+    assert done.returncode == 1
     block, thread = (",".join(map(str, record[key])) for key in ("block", "thread"))
     assert f"wrong.cu:{record['line']}: kernel {name}: block: [{block}], thread: [{thread}] " in done.stderr
     if name == "shared_past":  # an array whose size is known is looked at by its index
@@ -58,7 +60,7 @@ def test_memory_that_is_not_the_kernels_is_reported_as_by_memcheck(program: Path
 
 @pytest.mark.parametrize("name", [name for name, record in RECORD.items() if "races" in record])
 def test_races_are_those_that_racecheck_reports_and_the_kernel_goes_on(program: Path, name: str) -> None:
-    done = said(program, name)
+    done = said(program, name, "racecheck")
     assert "sync: no error" in done.stdout
     found = {
         (level, *sorted([(first, int(a)), (second, int(b))]))
@@ -69,38 +71,51 @@ def test_races_are_those_that_racecheck_reports_and_the_kernel_goes_on(program: 
     assert found - expected <= {("Warning", *rest) for _, *rest in expected}
     assert expected <= found, done.stderr
     assert done.stderr.count("\n") == len(found), done.stderr
+    assert done.returncode == any(level == "Error" for level, *_ in found)
 
 
-def past_the_end() -> str:
-    os.environ["TORCHDEVICE_KERNEL_CHECKS"] = "1"
-    kernel = torch.cuda._compile_kernel(
-        "__global__ void copies(const float* in, float* out, int n) {\n"
-        "  for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = in[i];\n"
-        "}",
-        "copies",
+PAST_THE_END = """
+import torch
+kernel = torch.cuda._compile_kernel(
+    "__global__ void copies(const float* in, float* out, int n) {\\n"
+    "  for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = in[i];\\n"
+    "}",
+    "copies",
+)
+x, y = torch.ones(100, device="cuda"), torch.zeros(128, device="cuda")
+for right in (x, torch.full((100,), 2.0).pin_memory()):  # of these nothing is said
+    kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[right, y, 100])
+    assert torch.equal(y[:100].cpu(), right.cpu())
+kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[x, y, 128])
+try:
+    torch.cuda.synchronize()
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def run_checked(code: str) -> Finished:
+    must_be_ready(VIRTUAL)
+    return run_forked(
+        "-m", "torchdevice_cuda", "--driver", "virtual", "--sanitize", "memcheck", "-c", code, check=False
     )
-    x, y = torch.ones(100, device="cuda"), torch.zeros(128, device="cuda")
-    for right in (x, torch.full((100,), 2.0).pin_memory()):  # of these nothing is said
-        kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[right, y, 100])
-        assert torch.equal(y[:100].cpu(), right.cpu())
-    kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[x, y, 128])
-    with pytest.raises(RuntimeError) as raised:
-        torch.cuda.synchronize()
-    return str(raised.value)
 
 
+@pytest.mark.native
 def test_a_kernel_that_reads_past_a_tensor_is_told_its_line() -> None:
-    done = outcome(past_the_end, VIRTUAL)
-    assert done.value.startswith("CUDA error: an illegal memory access was encountered")
+    done = run_checked(PAST_THE_END)
+    assert done.out.startswith("CUDA error: an illegal memory access was encountered")
     assert re.search(
         r"copies\.cu:2: kernel copies: block: \[0,0,0\], thread: \[4,0,0\] Invalid __global__ read of size 4 bytes: "
         r"access to 0x\w+ is out of bounds and is 1 bytes after the nearest allocation at 0x\w+ of size 400 bytes\n",
         done.err,
     ), done.err
+    assert done.status == 1
 
 
 ASSEMBLY = """
-extern "C" __global__ void assembly(const int* x, int* o) {
+import torch
+kernel = torch.cuda._compile_kernel(r'''extern "C" __global__ void assembly(const int* x, int* o) {
   int v = __shfl_up_sync(0xffffffff, x[threadIdx.x], 1);
   asm volatile("{ .reg .b32 t; add.cc.u32 t, %1, -1; addc.u32 %0, %1, 0; }" : "=r"(v) : "r"(v));
   asm volatile("redux.sync.add.s32 %0, %0, 0xffffffff;" : "+r"(v));
@@ -109,23 +124,19 @@ extern "C" __global__ void assembly(const int* x, int* o) {
     asm volatile("ld.global.s32 %0, [%1];" : "=r"(v) : "l"(x + 1000));
   o[threadIdx.x] = v;
 }
+''', "assembly")
+x, o = torch.arange(32, dtype=torch.int32, device="cuda"), torch.zeros(33, dtype=torch.int32, device="cuda")
+kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[x, o])
+print(o.tolist())
+kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[x, torch.ones_like(o)])
 """
 
 
-def run_assembly() -> list[int]:
-    os.environ["TORCHDEVICE_KERNEL_CHECKS"] = "1"
-    kernel = torch.cuda._compile_kernel(ASSEMBLY.lstrip(), "assembly")
-    x, o = torch.arange(32, dtype=torch.int32, device="cuda"), torch.zeros(33, dtype=torch.int32, device="cuda")
-    kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[x, o])
-    found: list[int] = o.tolist()
-    kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[x, torch.ones_like(o)])
-    return found
-
-
+@pytest.mark.native
 def test_assembly_of_checked_kernels_is_watched() -> None:
-    done = outcome(run_assembly, VIRTUAL)
+    done = run_checked(ASSEMBLY)
     # What lane i - 1 had, and one more if that is not zero.
     total = sum(i - 1 + (i > 1) for i in range(1, 32))
-    assert done.value == [total] * 32 + [0]
+    assert done.out == f"{[total] * 32 + [0]}\n"
     assert "assembly.cu:7: kernel assembly: block: [0,0,0]" in done.err
     assert "Invalid __global__ read of size 4 bytes" in done.err

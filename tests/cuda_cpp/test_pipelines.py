@@ -49,11 +49,13 @@ def test_threads_wait_at_a_barrier(tmp_path: Path) -> None:
 
 
 def test_checks_accept_memory_that_a_barrier_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHDEVICE_KERNEL_CHECKS", "1")
+    monkeypatch.setenv("TORCHDEVICE_SANITIZE", "memcheck,racecheck")
     done = _run(tmp_path, REVERSED)
     assert (done.stdout, done.stderr) == ("0 cudaSuccess\n", "")
     racy = REVERSED.replace("bar.wait(std::move(token));", "").replace("bar.arrive_and_wait();", "")
-    assert "Race reported between" in _run(tmp_path, racy).stderr
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        _run(tmp_path, racy)
+    assert "Race reported between" in failed.value.stderr
 
 
 def test_a_barrier_runs_its_completion_once_and_forgets_threads_that_leave(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ import pytest
 from harness import STORED, VIRTUAL, child
 from harness.processes import ROOT
 
-from torchdevice_cuda.cuda_cpp import barriers, flags, lockstep, nvcc, tokens, translation, units
+from torchdevice_cuda.cuda_cpp import flags, lockstep, nvcc, tokens, translation, units
 
 
 def split(body: str, before: str = "") -> tuple[str, str]:
     """Return the text of a kernel with this body, and why it is not split."""
     source = f"{before} __global__ void k(float* x, int n, const int* flags) {{ __shared__ float s[64]; {body} }}"
-    choices: list[barriers.Choice] = []
-    text = "".join(translation.rewritten(tokens.tokenize(source), choices=choices))
-    return text, choices[0].reason
+    findings = translation.Findings()
+    text = "".join(translation.rewritten(tokens.tokenize(source), findings=findings))
+    return text, findings.choices[0].reason
 
 
 @pytest.mark.parametrize(

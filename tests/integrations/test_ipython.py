@@ -65,6 +65,29 @@ def test_a_cell_in_a_terminal(first: str) -> None:
     assert "What ran on the GPU: 9 calls" in whole, "the session has the cells' work too, and what was outside of them"
 
 
+def wrongly() -> list[str]:
+    """Return what is shown of errors: a driver that is not here, and words after the magic."""
+    from IPython.utils.capture import capture_output
+
+    os.environ["TORCHDEVICE_DRIVER"] = "cudda"
+    ip = shell()
+    shown = []
+    for cell in ("%load_ext torchdevice_cuda", "%torchdevice_report now"):
+        with capture_output() as output:
+            ip.run_cell(cell)
+        shown.append(output.stdout + output.stderr)
+        os.environ["TORCHDEVICE_DRIVER"] = "cpu"
+        ip.run_cell("%load_ext torchdevice_cuda")
+    return shown
+
+
+def test_errors_are_one_line() -> None:
+    pytest.importorskip("IPython")
+    absent, words = in_child(wrongly, STOCK)
+    assert len(absent.strip().splitlines()) == 1 and "TORCHDEVICE_DRIVER" in absent and "allowed" in absent
+    assert words.strip() == "ValueError: %torchdevice_report takes no arguments, not 'now': remove it"
+
+
 def under_an_activation() -> str:
     from IPython.utils.capture import capture_output
 
@@ -127,7 +150,7 @@ def test_a_build_is_seen_in_the_cell(tmp_path: Path) -> None:
     outputs = in_child(in_a_kernel_that_builds, STOCK, str(tmp_path))
     said = "".join(output["text"] for output in outputs if output["output_type"] == "stream")
     assert "building the native device (cuda)" in said and "built in " in said
-    assert "torchdevice_cuda:   [1/" in said and " s left)" in said
+    assert "\r" in said and "[1/" not in said, "a bar, not lines"
 
 
 def interrupted() -> str:

@@ -60,6 +60,23 @@ def test_races_fail_tests(options: tuple[str, ...], failed: list[str]) -> None:
     assert f"= {len(failed)} failed, {4 - len(failed)} passed" in done.out
 
 
+def test_errors_in_kernels_fail_tests(tmp_path: Path) -> None:
+    case = tmp_path / "test_kernels.py"
+    case.write_text(
+        "import pytest, torch\n"
+        "text = '__global__ void adds(int* x, int n) { x[threadIdx.x] += blockIdx.x + n; }'\n"
+        "@pytest.mark.parametrize('blocks', [1, 2])\n"
+        "def test_it(blocks):\n"
+        "    kernel = torch.cuda._compile_kernel(text, 'adds')\n"
+        "    kernel(grid=(blocks, 1, 1), block=(1, 1, 1), args=[torch.zeros(1, dtype=torch.int32, device='cuda'), 1])\n"
+    )
+    options = (*NAMED, "--torchdevice", "--torchdevice-driver", "cpu", "--torchdevice-sanitize", "racecheck")
+    done = python("-m", "pytest", *options, "-rf", "-c", "/dev/null", case, check=False)
+    assert re.findall(r"^FAILED \S+::(\S+)", done.out, re.M) == ["test_it[2]"], done
+    assert "adds.cu:1: kernel adds: block: [1,0,0], thread: [0,0,0] Error: Race reported" in done.out
+    assert done.status == 1
+
+
 @pytest.mark.mps
 @pytest.mark.native
 @pytest.mark.slow

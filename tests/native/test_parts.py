@@ -56,6 +56,9 @@ NEEDING = {
     "composites": "x = torch.randn(20); print(x.cuda().topk(3).values.cpu().equal(x.topk(3).values))",
     "graphs": "g = torch.cuda.CUDAGraph(); x = torch.ones(3, device='cuda')\n"
     "with torch.cuda.graph(g): y = x * 2\nx.fill_(4); g.replay(); print(y.tolist() == [8.0] * 3)",
+    "initcheck": "from torchdevice_cuda import drivers\n"
+    "drivers.active().native.fill_new_memory(True); x = torch.empty(64, device='cuda')\n"
+    "drivers.active().native.fill_new_memory(False); print(bool(x.isnan().all()))",
     "profiling": "from torch.profiler import profile, ProfilerActivity\nx = torch.ones(3, device='cuda')\n"
     "with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as p: x + x\n"
     "print(any(e.device_type == torch.autograd.DeviceType.CUDA for e in p.events()))",

@@ -203,7 +203,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--wheel-dir", "x"], "--wheel-dir belongs to --build, which comes before it"),
+        (["--wheel-dir", "x"], "--wheel-dir belongs to --build, which comes before it; add that"),
         (["--build", "--wheel-dir"], "--wheel-dir needs a value"),
         (["--build", "--wheel-dir="], "--wheel-dir needs a value"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import torch
 from harness import VIRTUAL, in_child
 
 from torchdevice_cuda.report import page, text
-from torchdevice_cuda.report.document import COPY, KERNEL, WAIT, Document, Work, from_json
+from torchdevice_cuda.report.advice import advice
+from torchdevice_cuda.report.document import COPY, GRAPH, KERNEL, STREAM_WAIT, WAIT, Document, Site, Work, from_json
+from torchdevice_cuda.report.graphics import stories
+from torchdevice_cuda.report.verdict import verdict
 
 from .reading import Shape, read
 
@@ -100,12 +104,14 @@ def test_memory(trained: Trained) -> None:
     assert (first.site.line - said["line"], first.bytes) == (7, 4 * 512 * 512)
 
 
-def test_the_curve_is_bounded() -> None:
-    steps = in_child(allocate_for_long, VIRTUAL)
+def test_the_curve_and_the_timeline_are_bounded() -> None:
+    steps, spans, calls = in_child(allocate_for_long, VIRTUAL)
     assert 500 <= steps <= 1024
+    assert 1 << 12 <= spans <= 1 << 14
+    assert calls == 20_000, "what is merged is counted"
 
 
-def allocate_for_long() -> int:
+def allocate_for_long() -> tuple[int, int, int]:
     import time
 
     import torchdevice_cuda
@@ -116,7 +122,12 @@ def allocate_for_long() -> int:
     end = time.monotonic() + 2.5
     while time.monotonic() < end:
         torch.empty(1000, device="cuda")
-    return len(native.read_counts()["memory"][0]["steps"])
+    fixed = torch.zeros(1, device="cuda")
+    for _ in range(20_000):
+        fixed.add_(1)
+    counts = native.read_counts()
+    calls = sum(row[8] for row in counts["spans"] if row[3] == "aten::add_")
+    return len(counts["memory"][0]["steps"]), len(counts["spans"]), calls
 
 
 def threads_and_forks() -> list[int]:
@@ -153,6 +164,68 @@ def test_threads_lose_no_call(tmp_path: Path) -> None:
     assert in_child(threads_and_forks, VIRTUAL.with_settings(report=str(tmp_path / "report.txt"))) == [2000]
 
 
+def test_the_timeline_has_every_call(trained: Trained) -> None:
+    document, said = trained
+    (timeline,) = document.timelines
+    found: dict[tuple[str, str, Site], int] = {}
+    for span in timeline.spans:
+        key = (span.kind, span.name, span.site)
+        found[key] = found.get(key, 0) + span.calls
+    counted = {(row.kind, row.name, row.site): row.calls for row in document.work}
+    assert {key: calls for key, calls in found.items() if key[0] in (KERNEL, COPY, WAIT)} == counted
+    replays = [span for span in timeline.spans if span.kind == GRAPH]
+    assert [span.site.line - said["line"] for span in replays] == [19] * 3
+    nodes = [span for span in timeline.spans if span.in_graph]
+    assert [span.name for span in nodes] == ["aten::add_"] * 3
+    for replay, node in zip(replays, nodes, strict=True):
+        assert replay.start <= node.start and node.start + node.time <= replay.start + replay.time + 1
+
+
+def wait_and_run_short() -> int:
+    """Order two streams, cast at every step, read at every step, and ask for more memory than there is."""
+    x, side = torch.ones(64, 64, device="cuda"), torch.cuda.Stream()
+    for _ in range(6):
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            y = x.half()
+        if y[0, 0] > 0:
+            torch.ones(8).to("cuda")
+    held = torch.empty(700 << 20, dtype=torch.uint8, device="cuda")
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(400 << 20, dtype=torch.uint8, device="cuda")
+    del held
+    return wait_and_run_short.__code__.co_firstlineno
+
+
+def test_streams_shortages_and_advice(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    first = in_child(wait_and_run_short, VIRTUAL.with_settings(report=str(file), memory=1 << 30))
+    document = read(file)
+    (timeline,) = document.timelines
+    waits = [span for span in timeline.spans if span.kind == STREAM_WAIT]
+    casts = {span.stream for span in timeline.spans if span.kind == KERNEL and span.name == "aten::copy_"}
+    assert {span.stream for span in waits} == casts and 0 not in casts
+    assert [span.site.line - first for span in waits] == [4] * 6
+
+    (shortage,) = document.shortages
+    assert (shortage.site.line - first, shortage.requested, shortage.total) == (11, 400 << 20, 1 << 30)
+    assert (shortage.holders[0].site.line - first, shortage.holders[0].bytes) == (9, 700 << 20)
+    assert sum(holder.bytes for holder in shortage.holders) == shortage.allocated
+    assert shortage.fits() == shortage.allowed - shortage.reserved
+
+    found = verdict(document)
+    assert found.tone == "bad" and "400.0 MiB" in found.text
+    advised = {(each.title, each.site.line - first) for each in advice(document)}
+    assert advised == {
+        ("Convert once, not at every step", 6),
+        ("Read values from the GPU less often", 7),
+        ("Create tensors on the GPU", 8),
+    }
+    assert all(each.reason and each.cost and each.change for each in advice(document))
+    (story,) = stories(document)
+    assert "A request for 320.0 MiB would have fitted" in " ".join(story.sentences)
+
+
 # ----------------------------------------------------------------------------- renderings
 def test_a_document_is_read_as_it_was_written(trained: Trained) -> None:
     document, _ = trained
@@ -174,9 +247,11 @@ def test_texts_say_what_the_data_says(trained: Trained) -> None:
 def test_a_page_shows_the_source(trained: Trained) -> None:
     shown = page.page(trained[0])
     assert "big = torch.zeros(512, 512, device=&#34;cuda&#34;)" in shown
-    assert "prefers-color-scheme: dark" in shown
+    assert "color-scheme: light dark" in shown
     names = {name for _, attributes in Shape(shown).found for name in attributes}
-    assert not names & {"src", "href", "srcset", "data", "action"}, "a page that needs nothing from anywhere"
+    assert not names & {"src", "srcset", "data", "action"}, "a page that needs nothing from anywhere"
+    links = set(re.findall(r'href="([^"#]*?)[^/"]*"', shown))
+    assert {link.split("/", 1)[0] for link in links if link} == {"vscode:"}, "only an editor is opened"
 
 
 def test_rows_of_one_line_are_one(trained: Trained) -> None:

@@ -184,6 +184,33 @@ def test_function_modes_see_torchs_own_names(where: ChildConfig, file: Path) -> 
     assert in_child(compare, where.with_settings(report=str(file))) == [True] * 4
 
 
+FINDINGS = """
+import torch
+text = "__global__ void adds(int* x) { *x += blockIdx.x + 1; }"
+kernel = torch.cuda._compile_kernel(text, "adds")
+kernel(grid=(2, 1, 1), block=(1, 1, 1), args=[torch.zeros(1, dtype=torch.int32, device="cuda")])
+x = torch.ones(9, device="cuda")
+with torch.cuda.stream(torch.cuda.Stream()):
+    x.add_(1)
+"""
+
+
+@pytest.mark.native
+def test_findings_are_data(tmp_path: Path, file: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(FINDINGS)
+    options = ("--driver", "virtual", "--check-streams", "warn", "--sanitize", "racecheck", "--report", str(file))
+    done = run_forked("-m", "torchdevice_cuda", *options, str(program), check=False)
+    found = {one.tool: one for one in read(file).findings}
+    stream, kernel = found["check-streams"], found["racecheck"]
+    assert (stream.level, stream.site.line, stream.lanes) == ("warning", 8, ("stream 1", "the default stream")), done
+    assert stream.other is not None
+    assert stream.other.line == 6
+    assert (kernel.level, kernel.site.line, kernel.kernel) == ("error", 1, "adds")
+    assert "Race reported between Read access and Write access" in kernel.text
+    assert done.status == 1
+
+
 def test_standard_error() -> None:
     options = ("--driver", "cpu", "--report", "-")
     done = run_forked("-m", "torchdevice_cuda", *options, "-c", "import torch; torch.zeros(1, device='cuda')")

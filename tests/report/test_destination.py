@@ -209,6 +209,13 @@ def go_elsewhere() -> None:
     torch.zeros(1, device="cuda")
 
 
+def test_the_path_is_printed_at_the_end(tmp_path: Path) -> None:
+    file = tmp_path / "out.html"
+    done = run_forked("-m", "torchdevice_cuda", "--driver", "cpu", "--report", file, "-c", PROGRAM)
+    assert done.err.splitlines()[-1] == f"torchdevice_cuda: the report is in {str(file)!r}"
+    assert done.out == "ran\n"
+
+
 def test_a_relative_path_is_seen_from_the_start(tmp_path: Path) -> None:
     relative = os.path.relpath(tmp_path / "report.txt")
     in_child(go_elsewhere, CPU.with_settings(report=relative))

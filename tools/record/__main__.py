@@ -170,8 +170,8 @@ def compare_on(cases: CaseSet, options: argparse.Namespace, driver: str) -> int:
     if options.to:
         store.write_file(options.to, {"driver": driver}, found)
     adapt = cases.say("adapt", lambda answers, driver: answers)
-    known, least = comparison.read_expected(cases.expected, driver)
-    result = comparison.compare(cases, names, adapt(record, driver), adapt(found, driver), known)
+    expected = comparison.read_expected(cases.expected, driver)
+    result = comparison.compare(cases, names, adapt(record, driver), adapt(found, driver), expected)
     gpu = golden["about"]["gpu"]
     print(table.format_comparison(result, driver, gpu, options.verbose, options.alike is not None))
     wrong: list[Any] = [*result.mended, *result.unrecorded]
@@ -179,8 +179,8 @@ def compare_on(cases: CaseSet, options: argparse.Namespace, driver: str) -> int:
         wrong += result.surprising
     elif 100 * result.alike < options.alike * result.facts or 100 * result.equal < options.equal * result.facts:
         wrong.append("too few")
-    if options.slow and not options.only and options.every == 1 and result.equal < least:
-        print(f"fewer than {least}")
+    if options.slow and not options.only and options.every == 1 and result.equal < expected.least:
+        print(f"fewer than {expected.least}")
         wrong.append("too few")
     sys.stdout.flush()
     return int(bool(wrong or not result.cases))

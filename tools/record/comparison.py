@@ -15,7 +15,7 @@ from typing import Any
 from record.case_sets import Case, CaseSet
 from record.running import LOST, is_failure
 
-DIFFERS, NO_ANSWER = "differs", "no answer"
+DIFFERS, NO_ANSWER, VARIES = "differs", "no answer", "varies"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +63,20 @@ def parse_release(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(".")[:2]))
 
 
-def read_expected(file: Path | None, driver: str) -> tuple[dict[str, str], int]:
-    """Read the patterns of facts that differ on a driver, with reasons, and how many facts have to be equal."""
+@dataclasses.dataclass
+class Expected:
+    """The facts that differ on a driver, as a TOML file lists them."""
+
+    #: Reasons by pattern.
+    why: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: Facts that are equal in some runs, by chance: they never count as equal, so that every run counts alike.
+    varying: set[str] = dataclasses.field(default_factory=set)
+    #: So many facts have to be equal.
+    least: int = 0
+
+
+def read_expected(file: Path | None, driver: str) -> Expected:
+    """Read what is expected to differ on a driver."""
     import torch
 
     try:
@@ -72,17 +84,18 @@ def read_expected(file: Path | None, driver: str) -> tuple[dict[str, str], int]:
     except ImportError:  # Python 3.10
         import tomli as tomllib
     if file is None:
-        return {}, 0
+        return Expected()
     content = tomllib.loads(file.read_text())
     release = parse_release(torch.__version__)
-    rows = {
-        pattern: row["why"]
-        for row in content.get("different", [])
-        if driver in row["drivers"]
-        and parse_release(row.get("since", "2.6")) <= release < parse_release(row.get("until", "99.0"))
-        for pattern in row["facts"]
-    }
-    return rows, int(content.get("least", {}).get(driver, 0))
+    expected = Expected(least=int(content.get("least", {}).get(driver, 0)))
+    for row in content.get("different", []):
+        first, last = (parse_release(row.get(key, end)) for key, end in (("since", "2.6"), ("until", "99.0")))
+        if driver not in row["drivers"] or not first <= release < last:
+            continue
+        expected.why |= dict.fromkeys(row["facts"], row["why"])
+        if row.get("varies"):
+            expected.varying |= set(row["facts"])
+    return expected
 
 
 def split_answer(name: str, there: Any, here: Any) -> dict[str, tuple[Any, Any]]:
@@ -96,10 +109,10 @@ def find_difference(there: Any, here: Any, case: Case) -> str | None:
 
 
 def compare(
-    cases: CaseSet, names: list[str], record: dict[str, Any], found: dict[str, Any], known: dict[str, str]
+    cases: CaseSet, names: list[str], record: dict[str, Any], found: dict[str, Any], expected: Expected
 ) -> Comparison:
     """Compare what was found with the record, case by case."""
-    result = Comparison()
+    result, known = Comparison(), expected.why
     if not cases.say("BY_RELEASE", False):
         result.unrecorded = [name for name in names if name not in record]
     split = cases.say("split", split_answer)
@@ -116,6 +129,8 @@ def compare(
         for fact, (there, here) in parts.items():
             pattern = next((word for word in known if word == fact or fnmatch.fnmatchcase(fact, word)), None)
             how = NO_ANSWER if is_failure(here) and here != there else differ(there, here, case)
+            if pattern in expected.varying:
+                how = VARIES
             if how:
                 used.add(pattern)
                 why = known[pattern] if pattern else ""

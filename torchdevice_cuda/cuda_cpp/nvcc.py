@@ -19,9 +19,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from .. import leftovers
+from .. import leftovers, sanitizer
+from ..settings import sanitizer as tools
 from ..settings import variables
-from . import INCLUDE, assembly, barriers, flags, linkage, refusals, translation, units
+from . import INCLUDE, assembly, flags, instances, linkage, refusals, translation, units
 
 #: The headers of translated PTX.
 PTX_INCLUDE = Path(__file__).resolve().parents[1] / "ptx" / "include"
@@ -33,8 +34,13 @@ _MISSING = re.compile(r"fatal error: ([\w./-]+): No such file")
 # Warnings about translated text that the program did not cause.
 QUIET = ("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-attributes", "-Wno-unknown-pragmas")
 _NATIVE = ("x86_64", "AMD64")
-# The sanitizers' calls without their libraries: `include/host_cuda/checks.h` answers them. With the lines, to be named.
-_CHECKED = ("-fsanitize=bounds", "-fsanitize=thread", "-g1")
+# The sanitizers' calls without their libraries: `include/host_cuda/checks.h` answers them, and copies of memory. With
+# the lines, to be named.
+_CHECKED = (
+    "-fsanitize=bounds", "-fsanitize=thread", "-g1", "-Wno-unknown-warning-option", "-Wno-tsan",
+    *(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset")),
+)  # fmt: skip
+_VOLATILE = {True: ("-mllvm", "-tsan-distinguish-volatile"), False: ("--param", "tsan-distinguish-volatile=1")}
 # -O3 without what makes templates of kernels slow to compile and not faster: loops are unrolled and vectorized, and
 # functions inlined as by -O2.
 _THIN = (
@@ -142,7 +148,7 @@ def _folders(reading: list[str]) -> list[Path]:
 
 def others_roots(reading: list[str]) -> list[Path]:
     """Folders of headers that are not the program's: ours, the system's, PyTorch's, Python's."""
-    found = [INCLUDE, PTX_INCLUDE, Path("/usr")]
+    found = [INCLUDE, PTX_INCLUDE, sanitizer.INCLUDE, Path("/usr")]
     for word in reading:
         folder = Path(word[2:] if word.startswith("-I") else word)
         if any((folder / name).exists() for name in ("ATen/ATen.h", "Python.h", "pybind11/pybind11.h")):
@@ -176,7 +182,7 @@ def identify_compiler() -> str:
 def identify_translator() -> str:
     """Return the version of our headers and of the translator."""
     here = Path(__file__).parent
-    roots = (here, here.parent / "ptx")
+    roots = (here, here.parent / "ptx", *sanitizer.SOURCES)
     found = [path for root in roots for path in sorted(root.rglob("*")) if path.suffix in (".h", ".py", ".cuh")]
     found.append(here.parent / "native" / "csrc" / "core" / "bindings" / "kernel_abi.h")
     return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
@@ -195,6 +201,8 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
         str(INCLUDE),
         "-I",
         str(PTX_INCLUDE),
+        "-I",
+        str(sanitizer.INCLUDE),
         "-DHOST_CUDA_TRANSLATED",
         f"-DHOST_CUDA_ARCH={command.architecture}",
         f"-D{MACRO}=1",
@@ -226,8 +234,12 @@ def _read_switch(name: str) -> bool:
 
 
 def checked() -> bool:
-    """Return whether kernels are compiled so that every use of memory is looked at: TORCHDEVICE_KERNEL_CHECKS=1."""
-    return _read_switch(variables.KERNEL_CHECKS)
+    """Return whether kernels are compiled so that every use of memory is looked at: TORCHDEVICE_SANITIZE is set."""
+    said = os.environ.get(tools.VARIABLE, "")
+    try:
+        return bool(said and tools.read(said))
+    except ValueError:  # the program has set it since torchdevice_cuda was activated
+        raise flags.Unknown(f"{tools.VARIABLE}={said!r} cannot be read; allowed: {tools.ALLOWED}") from None
 
 
 def splits() -> bool:
@@ -259,22 +271,41 @@ def compile_translated(text: str, command: flags.Command, translated: Path, word
     and a construct that splitting does not know is no error.
     """
     is_foreign = translation.is_below(*others_roots(command.reading))
-    choices: list[barriers.Choice] = []
+    findings = translation.Findings()
     for does_split in (True, False) if splits() else (False,):
-        made = translation.translate(text, is_foreign, checked(), does_split, choices)
+        made = translation.translate(text, is_foreign, checked(), does_split, findings)
+        quick = ["-Og"] if findings.size > instances.MANY and _may_lower(words) else []
         translated.write_text(made, encoding="utf-8")
-        done = run_compiler([*words, "-c", str(translated)])
+        done = run_compiler([*words, *quick, "-c", str(translated)])
         if done.returncode and "changes meaning" in done.stderr:  # g++ refuses this, nvcc does not
-            done = run_compiler([*words, "-fpermissive", "-c", str(translated)])
+            done = run_compiler([*words, *quick, "-fpermissive", "-c", str(translated)])
         if done.returncode == 0:
             if command.lists_kernels:
-                sys.stderr.write("".join(f"nvcc: info: {choice.describe()}\n" for choice in choices))
+                _list_kernels(findings, quick)
             return done.stderr
-        if not any(choice.body for choice in choices):
+        if not any(choice.body for choice in findings.choices):
             break
         why = f"the loops do not compile: {next(iter(re.findall('error: (.*)', done.stderr)), 'no message')}"
-        choices = [dataclasses.replace(choice, body="", reason=choice.reason or why) for choice in choices]
+        findings.choices = [
+            dataclasses.replace(choice, body="", reason=choice.reason or why) for choice in findings.choices
+        ]
     raise Failed(done.stderr)
+
+
+def _may_lower(words: list[str]) -> bool:
+    """Return whether the level is the program's or nvcc's: nothing was asked of this compiler."""
+    level = next((word for word in reversed(words) if word.startswith("-O")), "")
+    return not read_level() and level in ("-O2", "-O3")
+
+
+def _list_kernels(findings: translation.Findings, quick: list[str]) -> None:
+    for choice in findings.choices:
+        sys.stderr.write(f"nvcc: info: {choice.describe()}\n")
+    if quick:
+        sys.stderr.write(
+            f"nvcc: info: the kernels' instances have about {findings.size} tokens: compiled by {quick[0]}, "
+            f"which takes less time; {variables.KERNEL_OPTIMIZATION}=3 makes them faster\n"
+        )
 
 
 def shape() -> list[str]:
@@ -285,8 +316,13 @@ def shape() -> list[str]:
         *QUIET,
         "-fPIC",
         "-fno-strict-aliasing",
-        *([*_CHECKED, f"-fdebug-prefix-map={os.getcwd()}=."] if checked() else []),
+        *(_list_checks() if checked() else ()),
     ]
+
+
+def _list_checks() -> list[str]:
+    distinguishes = _VOLATILE["clang" in identify_compiler().lower()]
+    return [*_CHECKED, *distinguishes, f"-fdebug-prefix-map={os.getcwd()}=."]
 
 
 def standard(words: list[str]) -> list[str]:

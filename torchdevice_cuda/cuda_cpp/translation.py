@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import assembly, barriers, lockstep, own_names, plain, refusals
+from . import assembly, barriers, instances, lockstep, own_names, plain, refusals
 from .functions import Kernel
 from .tokens import CLOSING, OPENING, Token, after, before, closing, opening, replace, tokenize
 
@@ -70,12 +70,22 @@ def chunks(preprocessed: str) -> Iterator[Chunk]:
     yield current
 
 
+@dataclasses.dataclass
+class Findings:
+    """What the translation saw of a source's kernels."""
+
+    #: How the threads of kernels with barriers run.
+    choices: list[barriers.Choice] = dataclasses.field(default_factory=list)
+    #: How many tokens all instances of the kernels have, about.
+    size: int = 0
+
+
 def translate(
     preprocessed: str,
     is_foreign: Callable[[str], bool],
     checked: bool = False,
     splits: bool = True,
-    choices: list[barriers.Choice] | None = None,
+    findings: Findings | None = None,
 ) -> str:
     """Translate a source to C++. `foreign` files (headers of the system, PyTorch's, ours) are left as they are.
 
@@ -106,7 +116,7 @@ def translate(
         tokens, spans = replace(tokens, lockstep.list_replacements(tokens), spans)
     if refused:
         raise refusals.Refused("\n".join(refused))
-    texts = rewritten(tokens, checked, splits, choices)
+    texts = rewritten(tokens, checked, splits, findings)
     for place, start, end in spans:
         made = "".join(texts[start:end])
         # What is rewritten may end a kernel in an earlier chunk than its last; a marker begins a line.
@@ -115,9 +125,9 @@ def translate(
 
 
 def rewritten(
-    tokens: list[Token], checked: bool = False, splits: bool = True, choices: list[barriers.Choice] | None = None
+    tokens: list[Token], checked: bool = False, splits: bool = True, findings: Findings | None = None
 ) -> list[str]:
-    """Return the text that each token becomes; add to `choices` how the threads of kernels with barriers run.
+    """Return the text that each token becomes; add to the findings.
 
     Checked kernels are no plain loops: their threads say who they are.
     """
@@ -150,8 +160,8 @@ def rewritten(
     for kernel in found:
         is_plain = not checked and reach.is_plain(kernel.body, kernel.end)
         choice = split.choose(kernel) if splits and not is_plain and split.waits(kernel) else None
-        if choice is not None and choices is not None:
-            choices.append(choice)
+        if choice is not None and findings is not None:
+            findings.choices.append(choice)
         if choice is not None and choice.body:
             texts[kernel.body] = choice.body
             for i in range(kernel.body + 1, kernel.end + 1):
@@ -163,6 +173,8 @@ def rewritten(
             texts[kernel.body] += "{ (void)threadIdx; (void)blockIdx; (void)blockDim; (void)gridDim; "
             texts[kernel.end] = "}); }"
     split.write_functions()
+    if findings is not None:
+        findings.size = instances.estimate(tokens, found, reach.list_functions())
     return texts
 
 

@@ -11,7 +11,6 @@ import os
 import platform
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -115,33 +114,8 @@ def anonymous(value: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------- the file
-def names(now: datetime.datetime) -> Iterator[str]:
-    """Yield names for a file with this date, until one is free."""
-    stem = f"torchdevice-doctor-{now:%Y-%m-%d}"
-    yield f"{stem}.json"
-    number = 2
-    while True:
-        yield f"{stem}-{number}.json"
-        number += 1
-
-
-def write(value: Any, asked: str | None) -> Path:
-    """Write it to the requested path, else the current folder, else a temporary file; never overwrite a file."""
-    text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
-    if asked is not None:
-        return _made(Path(asked), text)
-    for folder in (Path.cwd(), Path(tempfile.gettempdir())):
-        for name in names(datetime.datetime.now()):
-            try:
-                return _made(folder / name, text)
-            except FileExistsError:
-                continue
-            except OSError:
-                break
-    raise OSError("neither the current folder nor that of temporary files can be written to")
-
-
-def _made(path: Path, text: str) -> Path:
+def write(value: Any, path: str) -> Path:
+    """Write it; never overwrite a file."""
     with open(path, "x", encoding="utf-8") as file:
-        file.write(text)
-    return path
+        file.write(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    return Path(path)

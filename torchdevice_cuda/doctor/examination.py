@@ -20,13 +20,30 @@ from ..drivers.host import facts
 from ..drivers.traits import Trait
 from ..settings.variables import suggest
 from . import document
-from .results import FAILED, NOTED, OK, SKIPPED, Result
+from .results import FAILED, NOTED, OK, SKIPPED, Answer, Result
 from .running import Process, run
 from .table import CHECKS, NAMES, START, Check
 
 _BAR = 24
 #: The default, if a check has no advice.
-_ADVICE = "put the file that is named below into an issue"
+_ADVICE = "python -m torchdevice_cuda --doctor report.json, and put that file into an issue"
+#: Questions with advice by its benefit: without the first nothing runs, then results are wrong, then work is slow.
+_BENEFIT = (
+    "torch build",
+    "this python",
+    "variables",
+    "other devices",
+    "companions",
+    "sitecustomize",
+    "shim",
+    "compiled part",
+    "compiler",
+    "cache",
+    "mlx",
+    "metal",
+    "numpy",
+    "nvidia libraries",
+)
 _HEAD = ("check", "verdict", "seconds", "found")
 
 
@@ -54,7 +71,7 @@ class Progress:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Return a line for each check, followed by the problems."""
+    """Return a line for each check, followed by what to do, what helps most first."""
     rows = [_HEAD, *((one.name, one.verdict, f"{one.seconds:.1f}", one.found) for one in results)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     room = max(40, shutil.get_terminal_size((120, 24)).columns - sum(widths) - 6)
@@ -62,13 +79,25 @@ def table(results: Sequence[Result]) -> str:
         f"{name:<{widths[0]}}  {verdict:<{widths[1]}}  {seconds:>{widths[2]}}  {textwrap.shorten(found, room)}"
         for name, verdict, seconds, found in rows
     ]
-    for one in results:
-        telling = [answer for answer in one.answers if answer.verdict in (FAILED, NOTED)]
-        if telling:
-            lines += ["", f"{one.name}: {one.why}"]
-            for answer in telling:
-                lines += [f"  {answer.question}: {answer.found}", f"    advice: {answer.advice or _ADVICE}"]
+    found = advice(results)
+    if found:
+        lines += ["", "What to do, what helps most first:"]
+    for number, (check, answer) in enumerate(found, 1):
+        lines.append(f"{number:>2}. {answer.advice or _ADVICE}")
+        lines.append(f"    {answer.verdict}: {check.name}, {answer.question}: {answer.found}")
     return "\n".join(lines)
+
+
+def advice(results: Sequence[Result]) -> list[tuple[Result, Answer]]:
+    """Return answers with advice: failures before notes, each in the order of its benefit."""
+    found = [(one, answer) for one in results for answer in one.answers if answer.verdict in (FAILED, NOTED)]
+
+    def rank(each: tuple[Result, Answer]) -> tuple[bool, int]:
+        _, answer = each
+        known = _BENEFIT.index(answer.question) if answer.question in _BENEFIT else len(_BENEFIT)
+        return answer.verdict != FAILED, known
+
+    return sorted(found, key=rank)
 
 
 #: More at a time would wait for each other.
@@ -92,14 +121,14 @@ def request(words: Sequence[str]) -> tuple[list[Check], str | None]:
     for word in wanted:
         if not any(_is_named(name, word) for name in NAMES):
             raise RequestError(
-                f"--doctor knows no {word!r}; after it come names of checks ({', '.join(_short_names())}) or a file "
+                f"--doctor knows no {word!r}; allowed: names of checks ({', '.join(_short_names())}) or a file "
                 f"that ends in {_FILE}{suggest(word, _short_names())}"
             )
     if len(files) > 1:
-        raise RequestError(f"--doctor writes one file, not {len(files)}: {' '.join(files)}")
+        raise RequestError(f"--doctor writes one file, not {len(files)}: {' '.join(files)}; name one")
     for file in files:
         if os.path.lexists(file):
-            raise RequestError(f"{file} is there already, and --doctor writes over nothing")
+            raise RequestError(f"{file} is there already, and --doctor writes over nothing; name another file")
     chosen = [check for check in CHECKS if not wanted or any(_is_named(check.name, word) for word in wanted)]
     return ([] if START in chosen else [START]) + chosen, files[0] if files else None
 
@@ -115,6 +144,7 @@ def _short_names() -> list[str]:
 def examine(words: Sequence[str], chosen: settings.Settings, overrides: Mapping[str, str]) -> tuple[str, int]:
     """Run the examination; return the text to show, and the exit status."""
     checks, file = request(words)
+    _announce(checks)
     with leftovers.scratch("torchdevice-doctor-") as (folder, _):
         examination = Examination(checks, chosen, overrides, folder)
         with _signals() as caught:
@@ -123,12 +153,28 @@ def examine(words: Sequence[str], chosen: settings.Settings, overrides: Mapping[
     verdict = "interrupted" if caught else FAILED if any(one.verdict == FAILED for one in found) else OK
     counts = ", ".join(f"{sum(one.verdict == kind for one in found)} {kind}" for kind in (OK, NOTED, FAILED, SKIPPED))
     status = _SIGNALLED + caught[0] if caught else int(verdict == FAILED)
-    try:
-        written = document.write(document.content(found, chosen, overrides, verdict), file)
-        last = f"For an issue, with versions and figures and without names: {written}"
-    except OSError as error:
-        last, status = f"Nothing could be written: {error}", status or 1
+    last = "For an issue: name a file (--doctor report.json), which gets versions and figures and no names."
+    if file is not None:
+        try:
+            written = document.write(document.content(found, chosen, overrides, verdict), file)
+            last = f"For an issue, with versions and figures and without names: {written}"
+        except OSError as error:
+            last, status = f"Nothing could be written: {error}", status or 1
     return f"{table(found)}\n\n{counts}. {last}\n", status
+
+
+def _announce(checks: Sequence[Check]) -> None:
+    """Print how long it takes."""
+    together = sum(check.usual for check in checks if not check.alone) / min(_TOGETHER, facts.cores())
+    seconds = together + sum(check.usual for check in checks if check.alone)
+    count = f"{len(checks)} {'check' if len(checks) == 1 else 'checks'}"
+    if sys.stderr is not None:
+        print(
+            f"torchdevice_cuda: {count}, usually {max(1, round(seconds, -1 if seconds > 20 else 0)):.0f} s; "
+            "Ctrl-C ends them and shows what is known",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 @contextlib.contextmanager

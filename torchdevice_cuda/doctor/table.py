@@ -19,6 +19,8 @@ class Check:
     why: str
     #: The module to run.
     program: str
+    #: Seconds that it usually takes, for the announcement.
+    usual: float = 10
     #: Seconds for one of its questions. Longer is a hang.
     limit: float = 20
     #: The traits that the driver must have and must not have, and other reasons to skip it.

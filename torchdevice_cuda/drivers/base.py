@@ -330,7 +330,7 @@ class Driver(abc.ABC):
     def _no_sensor(self, what: str) -> int:
         raise RuntimeError(
             f"torch.cuda.{what}() reads the GPU's sensors through NVML, and the {self.name!r} driver of "
-            "torchdevice_cuda has no such sensor"
+            "torchdevice_cuda has no such sensor; catch RuntimeError"
         )
 
     # ----------------------------------------------------------------------- info

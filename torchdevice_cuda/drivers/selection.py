@@ -54,7 +54,7 @@ def select(settings: Settings, torch_c: ModuleType) -> Driver:
         return _checked(_first(list(DRIVERS), settings, torch_c, [], []), settings)
     if settings.driver not in DRIVERS:
         raise DriverUnavailable(
-            f"driver {settings.driver!r} is not part of this version; there are: {', '.join(DRIVERS)}"
+            f"driver {settings.driver!r} is not part of this version; allowed: {', '.join(DRIVERS)}"
         )
     made, why = _made(settings.driver, settings, torch_c)
     if made is None:
@@ -97,7 +97,7 @@ def _first(
         passed_over.append(f"not {name}: {offered.reason}")
         if offered.is_fault:
             faults.append(passed_over[-1])
-    raise DriverUnavailable(f"no driver works here; {'; '.join(passed_over)}")
+    raise DriverUnavailable(f"no driver works here; {'; '.join(passed_over)}; run python -m torchdevice_cuda --doctor")
 
 
 def _made(name: str, settings: Settings, torch_c: ModuleType) -> tuple[Driver | None, Offer]:

@@ -72,7 +72,10 @@ class Chain:
             departures.first_at((name, where, why), *self._site())
         if self._setting == "error":
             file, line = self._site()
-            raise FallbackError(f"{file}:{line}: {name} would leave the accelerator: {why} (--fallback error)")
+            raise FallbackError(
+                f"{file}:{line}: {name} would leave the accelerator: {why} (--fallback error); "
+                "move it to the CPU, or use --fallback warn"
+            )
         if self._setting == "allow":
             _log.info("%s runs on %s: %s", name, where, why)
         elif name not in self._warned:

@@ -36,7 +36,7 @@ def _shrinking() -> _Shrinking:
     except AttributeError:
         raise RuntimeError(
             f"UntypedStorage.resize_: torch {torch.__version__} cannot shrink a storage on this GPU, and the functions "
-            "with which torchdevice_cuda does it are not in this build of it"
+            "with which torchdevice_cuda does it are not in this build of it; install another release"
         ) from None
     cpu.restype = meta.restype = None
     cpu.argtypes = (ctypes.c_void_p, ctypes.c_size_t)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import activation
+from ..native import build
 from ..report import page, text
 from ..report.document import Document
 
@@ -46,7 +47,8 @@ class _Extension:
         The cell runs as it would without: its output comes first, and an error in it is shown with the report.
         """
         if line.strip():
-            raise ValueError(f"%{'%' if cell is not None else ''}{MAGIC} takes no arguments, not {line.strip()!r}")
+            name = f"%{'%' if cell is not None else ''}{MAGIC}"
+            raise _on_one_line(ValueError(f"{name} takes no arguments, not {line.strip()!r}: remove it"))
         collector = activation.collector()
         if cell is None:
             return Shown(collector.document())
@@ -68,14 +70,24 @@ def _quiet(error: BaseException) -> BaseException:
     return error
 
 
+def _on_one_line(error: BaseException) -> BaseException:
+    """Return an error of which the shell shows one line: what it says is about this machine, not about our code."""
+    error._render_traceback_ = lambda: [f"{type(error).__name__}: {error}"]  # type: ignore[attr-defined]
+    return error
+
+
 _loaded: dict[int, _Extension] = {}
 
 
 def load(shell: Any) -> None:
     """Activate in this process, and add the magics to a shell."""
     extension = _Extension(shell)
+    build.overwrites_lines = hasattr(shell, "kernel")
     if not activation.is_active():
-        activation.start({}, _raise, counted=True)
+        try:
+            activation.start({}, _raise, counted=True)
+        except Exception as error:
+            raise _on_one_line(error) from error.__cause__
         extension.activated = True
     shell.register_magic_function(extension.report, "line_cell", MAGIC)
     _loaded[id(shell)] = extension
@@ -93,4 +105,4 @@ def unload(shell: Any) -> None:
 
 
 def _raise(failure: BaseException) -> None:
-    raise failure from failure.__cause__
+    raise _on_one_line(failure) from failure.__cause__

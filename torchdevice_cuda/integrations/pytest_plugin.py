@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from .. import settings
-from . import pytest_streams
+from . import pytest_sanitizer, pytest_streams
 
 #: The option, the setting that it makes, and its words. Each is an argument of ``activate()``.
 _SETTINGS = (
@@ -22,6 +22,7 @@ _SETTINGS = (
     ("--torchdevice-memory", "memory"),
     ("--torchdevice-policy", "policy"),
     ("--torchdevice-check-streams", "check_streams"),
+    ("--torchdevice-sanitize", "sanitize"),
 )
 #: Tests that only NVIDIA's hardware can pass: those of kernels in CUDA C++, of speed.
 MARK = "needs_real_cuda"
@@ -85,6 +86,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
     try:
         chosen = settings.load(overrides)
+        pytest_sanitizer.separate()
         _build_ahead(early_config, chosen)
         activation.start(overrides, failing.end_program)
     except (BuildError, settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
@@ -134,6 +136,8 @@ def pytest_configure(config: pytest.Config) -> None:
             Books(config.option.torchdevice_fail_on_fallback, config.option.torchdevice_memory_limit),
             "torchdevice-books",
         )
+        if settings.load(_given(config.option)).sanitize:
+            config.pluginmanager.register(pytest_sanitizer.Sanitizer(), "torchdevice-sanitizer")
         checks = StreamChecks(config.option.torchdevice_check_streams or "off")
         config.pluginmanager.register(checks, "torchdevice-races")
         if config.option.torchdevice_streams:

@@ -40,7 +40,7 @@ class StreamChecks:
         mode = mark.args[0] if mark.args else races.ERROR
         allowed = settings.BY_FIELD["check_streams"].choices
         if mode not in allowed:
-            raise pytest.UsageError(f"{item.nodeid}: {MARK}({mode!r}) is unknown: {', '.join(allowed)}")
+            raise pytest.UsageError(f"{item.nodeid}: {MARK}({mode!r}) is unknown; allowed: {', '.join(allowed)}")
         return str(mode)
 
 

@@ -64,7 +64,7 @@ def parse(words: Sequence[str]) -> Request:
         if word[:2] in ("-m", "-c"):  # python also accepts the argument attached: -mmodule
             kind, what = ("module", "a module's name") if word[:2] == "-m" else ("command", "the code")
             if not word[2:] and not rest:
-                raise UsageError(f"{word} needs {what} after it")
+                raise UsageError(f"{word} needs {what}: add it")
             return _program(request, kind, word[2:] or rest.pop(0), rest)
         if word in ("-h", "--help"):
             request.action = "help"
@@ -74,9 +74,11 @@ def parse(words: Sequence[str]) -> Request:
             request.action = "version" if word == "-V" else word[2:]
             if word in _ACTIONS and _ACTIONS[word].choices:
                 request.value = _value(word, rest, ", ".join(_ACTIONS[word].choices))
+        elif word in options.FORMAT_FLAGS and request.action == "scan":
+            request.value = options.FORMAT_FLAGS[word]
         elif flag in options.OF_ACTIONS:
             if options.OF_ACTIONS[flag][0] != request.action:
-                raise UsageError(f"{flag} belongs to --{options.OF_ACTIONS[flag][0]}, which comes before it")
+                raise UsageError(f"{flag} belongs to --{options.OF_ACTIONS[flag][0]}, which comes before it; add that")
             given = [value] if attached and value else [] if attached else rest
             request.value = _value(flag, given, options.OF_ACTIONS[flag][1])
         elif word in options.SWITCHES:
@@ -119,7 +121,12 @@ def _setting(request: Request, word: str, rest: list[str]) -> None:
     if option is None:
         if attached and (flag in options.SWITCHES or (flag in _ACTIONS and not _ACTIONS[flag].choices)):
             raise UsageError(f"{flag} takes no value, and got {value!r}; see python -m torchdevice_cuda --help")
-        hint = variables.suggest(flag, (*options.FLAGS, *options.SWITCHES, *options.OF_ACTIONS, *_ACTIONS)) or ";"
+        hint = (
+            variables.suggest(
+                flag, (*options.FLAGS, *options.SWITCHES, *options.OF_ACTIONS, *options.FORMAT_FLAGS, *_ACTIONS)
+            )
+            or ";"
+        )
         raise UsageError(f"there is no option {flag}{hint} see python -m torchdevice_cuda --help")
     if not attached:
         value = option.bare or _value(flag, rest, option.allowed)

@@ -25,7 +25,7 @@ def _activated(overrides: Mapping[str, str]) -> Driver:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise activation.ActivationError("torch is not installed in this python") from None
+        raise activation.ActivationError("torch is not installed in this python: pip install torch") from None
     except RuntimeError as error:
         raise activation.ActivationError(str(error)) from error
 

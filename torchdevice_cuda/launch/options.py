@@ -13,7 +13,9 @@ from . import failing
 
 NAME = failing.NAME
 SHELLS = ("bash", "zsh", "fish")
-FORMATS = ("text", "json", "sarif")
+FORMATS = ("text", "lines", "json", "sarif", "html")
+#: Short forms of --format.
+FORMAT_FLAGS = {f"--{form}": form for form in ("json", "sarif", "html")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +54,7 @@ OF_ACTIONS = {
         "with --build: write a wheel of all native parts there, for machines without a compiler",
         "DIR",
     ),
-    "--format": ("scan", f"with --scan: {', '.join(FORMATS)}", "VALUE"),
+    "--format": ("scan", f"with --scan: {', '.join(FORMATS)}; short: {' '.join(FORMAT_FLAGS)}", "VALUE"),
 }
 #: Options that take no value, the setting of each, and its description.
 SWITCHES: Mapping[str, tuple[dict[str, str], str]] = {
@@ -150,11 +152,13 @@ def completion(shell: str) -> str:
 
     parser = argparse.ArgumentParser(prog=NAME, add_help=False)
     for flag in (*FLAGS, *OF_ACTIONS):
-        has_bare = flag in FLAGS and bool(FLAGS[flag].bare)
-        nargs = "?" if has_bare else None
-        made = parser.add_argument(flag, nargs=nargs, choices=choices(flag) or None, help=_described(flag))
+        made = parser.add_argument(flag, choices=choices(flag) or None, help=_described(flag))
+        if flag in FLAGS and FLAGS[flag].bare:
+            made.nargs = "?"
         if flag in _PATHS:
             made.complete = shtab.FILE if flag == "--report" else shtab.DIRECTORY  # type: ignore[attr-defined]
+    for flag, form in FORMAT_FLAGS.items():
+        parser.add_argument(flag, action="store_true", help=f"with --scan: --format {form}")
     for flag, (_, words) in SWITCHES.items():
         parser.add_argument(flag, action="store_true", help=words)
     for action in ACTIONS:

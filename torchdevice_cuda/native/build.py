@@ -104,9 +104,14 @@ def _say(line: str) -> None:
         print(f"torchdevice_cuda: {line}", file=sys.stderr, flush=True)
 
 
+#: Whether standard error shows a line that is overwritten though it is no terminal: the output of a notebook's cell.
+overwrites_lines = False
+
+
 def _terminal(say: Callable[[str], None]) -> TextIO | None:
     """Return the terminal for the progress bar, unless lines go elsewhere."""
-    return sys.stderr if say is _say and sys.stderr is not None and sys.stderr.isatty() else None
+    shows = sys.stderr is not None and (sys.stderr.isatty() or overwrites_lines)
+    return sys.stderr if say is _say and shows else None
 
 
 @contextlib.contextmanager
@@ -123,9 +128,13 @@ def _failing_as_build_errors() -> Iterator[None]:
             f"the native device cannot be had: {error}. Where that is its cache, TORCHDEVICE_CACHE_DIR names another."
         ) from error
     except RuntimeError as error:  # the process may not start another thread
-        raise BuildError(f"the native device cannot be built: {error}") from error
+        raise BuildError(
+            f"the native device cannot be built: {error}; run python -m torchdevice_cuda --doctor"
+        ) from error
     except ImportError as error:
-        raise BuildError(f"building the native device needs a package that is not installed: {error}") from error
+        raise BuildError(
+            f"building the native device needs a package that is not installed: {error}; pip install it"
+        ) from error
 
 
 class _Refused(NamedTuple):
@@ -394,7 +403,7 @@ def _load(kind: str, part: str, place: Place, build: bool, say: Callable[[str], 
             except loading.LoadError as error:
                 refused = _Refused(sealing.digest(opened), str(error))
         sealing.write_note(noted, refused.digest)
-        raise BuildError(f"the native device was built, but {refused.why}")
+        raise BuildError(f"the native device was built, but {refused.why}; use --driver cpu, and report this")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -275,6 +275,10 @@ class Native(NativeMemory, Device, Protocol):
     def forget_races(self) -> None:
         """Report pairs of lines again that were reported before."""
 
+    # ----------------------------------------------------------------- initcheck
+    def fill_new_memory(self, on: bool) -> None:
+        """Fill memory that is allocated from now on with canaries, or stop that."""
+
     # -------------------------------------------------------------------- clock
     def start_clock(self, predict: Any, launch_ns: int, gap_ns: int) -> None:
         """Keep the GPU's time from now on: ``predict`` returns the nanoseconds and the kernels of a call."""

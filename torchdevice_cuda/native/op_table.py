@@ -67,7 +67,10 @@ def yaml_path() -> Path:
     """Return the path of torchgen's file; torchgen is installed with torch."""
     spec = importlib.util.find_spec("torchgen")
     if spec is None or not spec.submodule_search_locations:
-        raise BuildError("this torch was installed without torchgen, which the build reads the operator list from")
+        raise BuildError(
+            "this torch was installed without torchgen, which the build reads the operator list from: "
+            "pip install --force-reinstall --no-deps torch"
+        )
     return Path(spec.submodule_search_locations[0]) / "packaged" / "ATen" / "native" / "native_functions.yaml"
 
 

@@ -239,6 +239,9 @@ _PARTS: dict[str, dict[str, Part]] = {
             "work that runs when something waits for it, in an order chosen by a seed",
             functions=("start_deferral", "stop_deferral", "read_deferral_counts"),
         ),
+        "initcheck": Part(
+            _single("initcheck", 9), "new memory that shows that nothing has written it", functions=("fill_new_memory",)
+        ),
         "profiling": Part(
             _single("profiling", 14), "device events for PyTorch's profilers", functions=("describe_devices",)
         ),

@@ -85,7 +85,7 @@ def whereabouts(kind: str) -> Place:
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     if os.name != "posix":
-        raise BuildError(f"the native device is not made for {platform.system()}")
+        raise BuildError(f"the native device is not made for {platform.system()}; use --driver cpu")
     torch = toolchain.installed_torch()
     key = find_key(kind, torch)
     return Place(torch, key, cache_dir() / f"{kind}-{key}" / _name_file(parts.name_library(kind, CORE)))

@@ -78,13 +78,18 @@ class Compilers:
             except TimeoutError as error:
                 os.killpg(process.pid, signal.SIGKILL)
                 waited = f"{toolchain.PATIENCE_S / 60:.0f} minutes"
-                raise BuildError(f"{what} failed: {command[0]} did not end in {waited}") from error
+                raise BuildError(
+                    f"{what} failed: {command[0]} did not end in {waited}; set CXX to another compiler"
+                ) from error
         status = process.returncode
         self._said.append(f"$ {shlex.join(command)}\n{said}")
         if status:
             raise BuildError(f"{what} failed ({command[0]} {_ending(status)}){_reason(said)}")
         if not made.is_file() or not made.stat().st_size:
-            raise BuildError(f"{what} failed: {command[0]} reported success and made nothing{_reason(said)}")
+            raise BuildError(
+                f"{what} failed: {command[0]} reported success and made nothing; "
+                f"set CXX to another compiler{_reason(said)}"
+            )
 
     def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
         with self._lock:
@@ -99,7 +104,7 @@ class Compilers:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise BuildError(f"{command[0]} cannot be started: {error}") from error
+                raise BuildError(f"{command[0]} cannot be started: {error}; set CXX to a C++ compiler") from error
             self._started.append(process)
         return process
 

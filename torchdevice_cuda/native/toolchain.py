@@ -62,14 +62,14 @@ def installed_torch() -> Torch:
     except ValueError:  # another module has that name
         spec = None
     if spec is None or not spec.origin:
-        raise BuildError("torch is not installed")
+        raise BuildError("torch is not installed: pip install torch")
     root = Path(spec.origin).parent
     version = ""
     for line in (root / "version.py").read_text(encoding="utf-8").splitlines():
         if line.startswith("__version__"):
             version = line.split("=", 1)[1].strip().strip("'\"")
     if not version:
-        raise BuildError(f"cannot read torch's version from {root / 'version.py'}")
+        raise BuildError(f"cannot read torch's version from {root / 'version.py'}: pip install --force-reinstall torch")
     return Torch(root, version, _uses_cxx11_abi(root), _pybind_abi(root))
 
 
@@ -245,6 +245,6 @@ def _shared_cxx_library(cxx: str) -> list[str]:
     try:
         answer = subprocess.run(asked, capture_output=True, check=False, timeout=30, stdin=subprocess.DEVNULL).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise BuildError(f"{cxx} does not answer: {error}") from error
+        raise BuildError(f"{cxx} does not answer: {error}; set CXX to another compiler") from error
     found = os.fsdecode(answer).strip()
     return [found] if os.path.isabs(found) else []

@@ -102,7 +102,7 @@ def write(folder: Path, ours: str, torch: str, libraries: Mapping[str, Path]) ->
     try:
         return _put(files, folder, f"{stem}-{tag()}.whl")
     except OSError as error:
-        raise BuildError(f"the wheel cannot be written to {folder}: {error}") from error
+        raise BuildError(f"the wheel cannot be written to {folder}: {error}; name another folder") from error
 
 
 def _recorded(name: str, content: bytes) -> str:

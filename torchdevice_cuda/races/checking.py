@@ -97,6 +97,22 @@ def stop() -> None:
     _checker.mode = OFF
 
 
+def list_findings() -> list[dict[str, Any]]:
+    """Return the findings so far, as fields of a report's."""
+    level = "error" if _checker.mode == ERROR else "warning"
+    return [
+        {
+            "tool": "check-streams",
+            "level": level,
+            "text": str(one),
+            "site": one.later.line,
+            "other": one.earlier.line,
+            "lanes": (one.later.stream, one.earlier.stream),
+        }
+        for one in _checker.findings
+    ]
+
+
 def _warn(finding: Finding) -> None:
     file, number = finding.later.line or ("<torchdevice_cuda>", 1)
     warnings.warn_explicit(str(finding), StreamRaceWarning, file, number)

@@ -18,11 +18,15 @@ from .document import (
     UNKNOWN,
     Departure,
     Document,
+    Finding,
     Holder,
     Memory,
     Process,
     Request,
+    Shortage,
     Site,
+    Span,
+    Timeline,
     Unsupported,
     Work,
     merged,
@@ -55,9 +59,13 @@ class About:
 
     driver: str
     gpu: Callable[[], str]
+    #: the bytes of a device
+    total: Callable[[int], int]
     torch: str
     #: why the device's own work is missing; empty if it is included
     unseen: str
+    #: what the checks of streams and kernels have found: fields of findings
+    findings: Callable[[], list[dict[str, Any]]] = list
 
 
 class Collector:
@@ -73,6 +81,7 @@ class Collector:
     def _begin(self) -> None:
         self._begun = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         self._started = self._taken = time.monotonic()
+        self._epoch = time.time()
 
     def document(self) -> Document:
         """Return the report so far."""
@@ -118,11 +127,12 @@ class Collector:
             int(rank) if rank.isdigit() else None,
             round(seconds, 3),
             state,
+            round(self._epoch, 6),
         )
 
     def _now(self, clear: bool) -> Document:
         about, process = self._about, self.process()
-        work, memory = self._device_counts(clear)
+        counted = self._device_counts(clear)
         notes: tuple[str, ...] = (about.unseen,) if about.unseen else ()
         if self._counters is None:
             notes += ("Device requests are not counted: torchdevice_cuda was active before a report was asked for.",)
@@ -135,7 +145,6 @@ class Collector:
             processes=(process,),
             sees_device=not about.unseen,
             notes=notes,
-            work=work,
             requests=tuple(
                 Request(asked, given, site, count)
                 for count, asked, given, site in (self._counters.rows() if self._counters else ())
@@ -146,12 +155,14 @@ class Collector:
                 for row in [(key[0], key[1], key[2])]
             ),
             unsupported=tuple(Unsupported(what, why, site, count) for count, what, why, site in unsupported.rows()),
-            memory=memory,
+            findings=tuple(_read_finding(row) for row in about.findings()),
+            **counted,
         )
 
-    def _device_counts(self, clear: bool) -> tuple[tuple[Work, ...], tuple[Memory, ...]]:
+    def _device_counts(self, clear: bool) -> dict[str, Any]:
+        """Return the fields of a document that the compiled device counts."""
         if self._device is None:
-            return (), ()
+            return {}
         counted = self._device.read_counts(clear)
         sites = dict(enumerate(Site(*row) for row in counted["sites"])) | _NO_LINES
         # The device's clock is not Python's: read both now.
@@ -160,22 +171,53 @@ class Collector:
         def when(ns: int) -> float:
             return round(float(ns / 1e9 + offset), 4)
 
+        def holders(held: list[tuple[int, int]]) -> tuple[Holder, ...]:
+            return tuple(Holder(sites[site], size) for site, size in sorted(held, key=lambda h: -h[1]))
+
+        pid = os.getpid()
         work = tuple(
             Work(kind, name, sites[site], calls, ns / 1e9, size)
             for kind, name, site, calls, ns, size in counted["rows"]
         )
         memory = tuple(
             Memory(
-                os.getpid(),
+                pid,
                 one["device"],
                 one["peak"],
                 when(one["peak_ns"]),
-                tuple(Holder(sites[site], size) for site, size in sorted(one["held_at_peak"], key=lambda h: -h[1])),
+                holders(one["held_at_peak"]),
                 tuple((when(since), most, last) for since, most, last in one["steps"]),
+                self._about.total(one["device"]),
             )
             for one in counted["memory"]
         )
-        return work, memory
+        rows = (
+            [*row[:4], sites[row[4]], _micro(row[5] + offset * 1e9), _micro(row[6]), _micro(row[7]), *row[8:]]
+            for row in counted["spans"]
+        )
+        spans = tuple(Span(*row) for row in rows)
+        shortages = tuple(
+            Shortage(
+                process=pid,
+                at=when(one.pop("at_ns")),
+                site=sites[one.pop("site")],
+                holders=holders(one.pop("holders")),
+                **one,
+            )
+            for one in counted["shortages"]
+        )
+        timelines = (Timeline(pid, spans),) if spans else ()
+        return {"work": work, "memory": memory, "timelines": timelines, "shortages": shortages}
+
+
+def _read_finding(row: dict[str, Any]) -> Finding:
+    site, other = (None if line is None else Site(*line) for line in (row["site"], row["other"]))
+    return Finding(**{**row, "process": os.getpid(), "site": site or Site("", 0, UNKNOWN), "other": other})
+
+
+def _micro(ns: float) -> float:
+    """Return nanoseconds in microseconds."""
+    return round(ns / 1e3, 1)
 
 
 def _since(document: Document, seconds: float) -> Document:
@@ -188,11 +230,23 @@ def _since(document: Document, seconds: float) -> Document:
         )
         for one in document.memory
     )
+    timelines = tuple(
+        dataclasses.replace(
+            each,
+            spans=tuple(dataclasses.replace(span, start=max(0.0, span.start - seconds * 1e6)) for span in each.spans),
+        )
+        for each in document.timelines
+    )
     begun = datetime.datetime.fromisoformat(document.begun) + datetime.timedelta(seconds=seconds)
     return dataclasses.replace(
         document,
         begun=begun.isoformat(timespec="seconds"),
         seconds=document.seconds - seconds,
-        processes=tuple(dataclasses.replace(each, seconds=each.seconds - seconds) for each in document.processes),
+        processes=tuple(
+            dataclasses.replace(each, seconds=each.seconds - seconds, started=each.started + seconds)
+            for each in document.processes
+        ),
         memory=memory,
+        timelines=timelines,
+        shortages=tuple(dataclasses.replace(one, at=max(0.0, one.at - seconds)) for one in document.shortages),
     )

@@ -56,6 +56,14 @@ def write(named: str, text: str) -> None:
         _replace(named, data)
 
 
+def announce(named: str) -> None:
+    """Print where the report is, in one line; a stream needs none."""
+    if named == STANDARD_ERROR or _is_stream(named) or not _has_standard_error():
+        return
+    with contextlib.suppress(OSError, ValueError):
+        print(f"torchdevice_cuda: the report is in {os.path.abspath(named)!r}", file=sys.stderr)
+
+
 def release(named: str | None) -> None:
     """Close the stream of a report that has been written."""
     descriptor = None if named is None else _held.pop(named, None)

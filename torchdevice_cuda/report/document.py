@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -14,6 +15,12 @@ from typing import Any, TypeVar
 SCHEMA = "torchdevice_cuda/report/1"
 
 KERNEL, COPY, WAIT = "kernel", "copy", "wait"
+#: Only part of a timeline: a stream that waits for an event, and the launch of a graph.
+STREAM_WAIT, GRAPH = "stream wait", "graph"
+#: Innermost lists of numbers and words, which the data has on one line each.
+_ROWS = re.compile(r'\[(?:\s*(?:-?\d[-+.e\d]*|true|false|"[a-z ]+"),?)+\s*\]')
+#: The most spans of a process that a report keeps, as the compiled device does.
+MOST_SPANS = 1 << 14
 #: Names of sites that are not lines.
 BACKWARD = "(backward pass)"
 UNKNOWN = "(no line of the program)"
@@ -96,6 +103,112 @@ class Memory:
     peak_at: float
     held_at_peak: tuple[Holder, ...]
     curve: tuple[tuple[float, int, int], ...] = ()
+    #: bytes that the device has; 0 if unknown
+    total: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """Work of one kind on a stream over time: one piece, or several that follow each other if there are too many.
+
+    Times are in microseconds, ``start`` since the start of the process. The name and the site are those of the longest
+    piece, ``busy`` is the sum of their times. Waits of the host have the stream that it waits for.
+    """
+
+    kind: str
+    device: int
+    stream: int
+    name: str
+    site: Site
+    start: float
+    time: float
+    busy: float
+    calls: int
+    bytes: int
+    in_graph: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Timeline:
+    """The spans of a process."""
+
+    process: int
+    spans: tuple[Span, ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return a compact form: names and sites by their numbers, and a span as a list in the order of its fields."""
+        names: dict[str, int] = {}
+        sites: dict[Site, int] = {}
+        spans = [
+            [
+                one.kind,
+                one.device,
+                one.stream,
+                names.setdefault(one.name, len(names)),
+                sites.setdefault(one.site, len(sites)),
+                *(one.start, one.time, one.busy, one.calls, one.bytes, one.in_graph),
+            ]
+            for one in self.spans
+        ]
+        return {
+            "process": self.process,
+            "names": [*names],
+            "sites": [dataclasses.asdict(site) for site in sites],
+            "spans": spans,
+        }
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Timeline:
+        """Read what :meth:`to_data` returned."""
+        sites = [Site(**site) for site in data["sites"]]
+        rows = ([*row[:3], data["names"][row[3]], sites[row[4]], *row[5:]] for row in data["spans"])
+        return cls(data["process"], tuple(Span(*row) for row in rows))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shortage:
+    """An allocation that failed because a device's memory was short. Sizes are in bytes, ``at`` in seconds."""
+
+    process: int
+    device: int
+    at: float
+    site: Site
+    requested: int
+    allocated: int
+    #: in segments of PyTorch's allocator, allocated or not
+    reserved: int
+    #: of ``reserved``, in the pools of graphs
+    in_private_pools: int
+    #: outside of PyTorch's segments
+    free: int
+    #: the largest free block inside of them
+    largest_block: int
+    #: the limit of this process
+    allowed: int
+    total: int
+    holders: tuple[Holder, ...]
+
+    def fits(self) -> int:
+        """Return the largest request that would have succeeded."""
+        return max(self.largest_block, min(self.free, max(0, self.allowed - self.reserved)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """An error that ``--check-streams`` or a tool of ``--sanitize`` found; ``level``: error or warning.
+
+    A race has two sides: ``site`` is the later access, ``other`` the earlier, ``lanes`` their streams.
+    """
+
+    process: int
+    tool: str
+    level: str
+    text: str
+    site: Site
+    other: Site | None = None
+    lanes: tuple[str, ...] = ()
+    #: of --sanitize
+    kernel: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +221,8 @@ class Process:
     rank: int | None = None
     seconds: float = 0.0
     state: str = "ended"
+    #: when it started to count, in seconds since 1970; 0 if unknown
+    started: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +243,9 @@ class Document:
     departures: tuple[Departure, ...] = ()
     unsupported: tuple[Unsupported, ...] = ()
     memory: tuple[Memory, ...] = ()
+    timelines: tuple[Timeline, ...] = ()
+    shortages: tuple[Shortage, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     def is_empty(self) -> bool:
         """Return whether nothing was counted."""
@@ -135,7 +253,11 @@ class Document:
 
     def to_json(self) -> str:
         """Return the data of ``out.json``."""
-        return json.dumps({"schema": SCHEMA, **dataclasses.asdict(self)}, indent=1) + "\n"
+        # Without the timelines: as dictionaries they would be twenty times as large.
+        data = dataclasses.asdict(dataclasses.replace(self, timelines=()))
+        data["timelines"] = [each.to_data() for each in self.timelines]
+        text = json.dumps({"schema": SCHEMA, **data}, indent=1)
+        return _ROWS.sub(lambda row: re.sub(r"\n\s*", "", row[0]), text) + "\n"
 
 
 def from_json(text: str) -> Document:
@@ -154,6 +276,9 @@ def from_json(text: str) -> Document:
                 "departures": tuple(Departure(**row) for row in read["departures"]),
                 "unsupported": tuple(Unsupported(**row) for row in read["unsupported"]),
                 "memory": tuple(map(_memory, read["memory"])),
+                "timelines": tuple(map(Timeline.from_data, read["timelines"])),
+                "shortages": tuple(map(_shortage, read["shortages"])),
+                "findings": tuple(map(_finding, read["findings"])),
             }
         )
     except (AttributeError, KeyError, TypeError) as error:
@@ -161,8 +286,21 @@ def from_json(text: str) -> Document:
 
 
 def _memory(row: dict[str, Any]) -> Memory:
-    held = tuple(Holder(Site(**one["site"]), one["bytes"]) for one in row["held_at_peak"])
+    held = _holders(row["held_at_peak"])
     return Memory(**{**row, "held_at_peak": held, "curve": tuple(tuple(step) for step in row["curve"])})
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    other = None if row["other"] is None else Site(**row["other"])
+    return Finding(**{**row, "site": Site(**row["site"]), "other": other, "lanes": tuple(row["lanes"])})
+
+
+def _shortage(row: dict[str, Any]) -> Shortage:
+    return Shortage(**{**row, "site": Site(**row["site"]), "holders": _holders(row["holders"])})
+
+
+def _holders(rows: list[dict[str, Any]]) -> tuple[Holder, ...]:
+    return tuple(Holder(Site(**one["site"]), one["bytes"]) for one in rows)
 
 
 Row = TypeVar("Row", Work, Request, Departure, Unsupported)
@@ -214,7 +352,18 @@ def merged(first: Document, others: Sequence[Document]) -> Document:
             (row for one in every for row in one.unsupported), lambda row: (row.what, row.why, row.site), "count"
         ),
         memory=_highest([row for one in every for row in one.memory]),
+        timelines=_joined([row for one in every for row in one.timelines]),
+        shortages=tuple(row for one in every for row in one.shortages),
+        findings=tuple(dict.fromkeys(row for one in every for row in one.findings)),
     )
+
+
+def _joined(rows: Sequence[Timeline]) -> tuple[Timeline, ...]:
+    """Return one timeline for each process."""
+    found: dict[int, list[Span]] = {}
+    for row in rows:
+        found.setdefault(row.process, []).extend(row.spans)
+    return tuple(Timeline(process, tuple(spans[-MOST_SPANS:])) for process, spans in found.items())
 
 
 def _highest(rows: Sequence[Memory]) -> tuple[Memory, ...]:

@@ -102,6 +102,8 @@ class AtExit:
         counted = dataclasses.replace(document, seconds=0.0, processes=())
         if counted != self._written:
             destination.write(named, rendered(document, named))
+            if self._written is None:
+                destination.announce(named)
             self._written = counted
 
     def _watch_multiprocessing(self) -> None:

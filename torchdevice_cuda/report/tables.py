@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from .document import COPY, KERNEL, WAIT, Departure, Document, Memory, Site, Work
@@ -34,10 +35,17 @@ def size(count: int) -> str:
     return f"{count} B"
 
 
+#: The file that a kernel of Jupyter names for a cell, with the line.
+_CELL = re.compile(r"[/\\]ipykernel_\d+[/\\](\d+)\.py(:\d+)?$")
+
+
 def short(path: str) -> str:
     """Return a site's file relative to the current folder, if that is shorter."""
     if not os.path.isabs(path):
         return path
+    cell_of_notebook = _CELL.search(path)
+    if cell_of_notebook:
+        return f"cell {cell_of_notebook[1]}{cell_of_notebook[2]}"
     try:
         relative = os.path.relpath(path)
     except OSError:  # the folder no longer exists
@@ -159,9 +167,14 @@ _WAITING = {
 }
 
 
+def is_host_copy(row: Work) -> bool:
+    """Return whether a row is of copies between host and device."""
+    return row.kind == COPY and "DtoD" not in row.name and "PtoP" not in row.name
+
+
 def costs(document: Document) -> Table:
     """List copies between host and device, and calls that wait for the device: they would slow down a GPU."""
-    rows = [row for row in document.work if row.kind == WAIT or (row.kind == COPY and "DtoD" not in row.name)]
+    rows = [row for row in document.work if row.kind == WAIT or is_host_copy(row)]
     copied = sum(row.bytes for row in rows)
     waits, copies = (sum(row.calls for row in rows if row.kind == kind) for kind in (WAIT, COPY))
     return Table(
@@ -290,13 +303,17 @@ def all_of(document: Document) -> list[Table]:
     return [table for table in found if table.rows or table.none or table.key == "memory"]
 
 
+def title(document: Document) -> str:
+    """Return the command of the first process."""
+    return cell(document.processes[0].command if document.processes else "")
+
+
 def heading(document: Document) -> list[str]:
     """Describe the subject of a report in two lines, followed by its limits."""
     gpu = f", {document.gpu}" if document.gpu else ""
-    first = document.processes[0].command if document.processes else ""
     said = [
         f"torchdevice_cuda: the {document.driver} driver{gpu}, torch {document.torch}",
-        f"{first}: {duration(document.seconds)}, begun {document.begun}",
+        f"{title(document)}: {duration(document.seconds)}, begun {document.begun}",
         *document.notes,
     ]
     return list(map(cell, said))

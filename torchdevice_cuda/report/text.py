@@ -7,8 +7,10 @@ import io
 import sys
 
 from . import tables
+from .advice import advice, table
 from .document import Document
 from .tables import Table
+from .verdict import verdict
 
 #: Rows of a table shown on a terminal; a file has them all.
 SHOWN = 20
@@ -37,8 +39,20 @@ def _rest(table: Table, most: int) -> list[str]:
 
 def plain(document: Document, most: int = sys.maxsize) -> str:
     """Return the report in columns."""
-    parts = ["\n".join(tables.heading(document)) + "\n", *(_plain(table, most) for table in tables.all_of(document))]
+    head = [*tables.heading(document), "", *_verdict(document)]
+    parts = ["\n".join(head) + "\n", *(_plain(each, most) for each in _tables(document))]
     return "\n".join(parts)
+
+
+def _verdict(document: Document) -> list[str]:
+    """Return the verdict in two lines."""
+    found = verdict(document)
+    return [found.headline, tables.cell(found.text)]
+
+
+def _tables(document: Document) -> list[Table]:
+    found = advice(document)
+    return [table(found), *tables.all_of(document)] if found else tables.all_of(document)
 
 
 def has_rich() -> bool:
@@ -59,18 +73,21 @@ def _rich(document: Document, width: int | None) -> str:
 
     for number, line in enumerate(tables.heading(document)):
         say(line, "" if number else "bold")
-    for table in tables.all_of(document):
+    say("")
+    for number, line in enumerate(_verdict(document)):
+        say(line, "" if number else "bold")
+    for each in _tables(document):
         say("")
-        say(table.title, "bold cyan")
-        if not table.rows:
+        say(each.title, "bold cyan")
+        if not each.rows:
             continue
         grid = Grid(header_style="bold")
-        for column, name in enumerate(table.head):
-            grid.add_column(Text(name), justify="right" if column in table.right else "left", overflow="fold")
-        for row in table.rows[:SHOWN]:
+        for column, name in enumerate(each.head):
+            grid.add_column(Text(name), justify="right" if column in each.right else "left", overflow="fold")
+        for row in each.rows[:SHOWN]:
             grid.add_row(*map(Text, row))
         console.print(grid)
-        for line in _rest(table, SHOWN):
+        for line in _rest(each, SHOWN):
             say(line)
     return out.getvalue()
 

@@ -32,7 +32,7 @@ def _read(variable: str) -> Path | None:
     try:
         return expand(named)
     except (RuntimeError, OSError) as error:  # an unknown user, or a working folder that no longer exists
-        raise SettingsError(f"{variable}={named!r} names no folder: {error}") from error
+        raise SettingsError(f"{variable}={named!r} names no folder: {error}; set it to a path") from error
 
 
 def cache_dir() -> Path:

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import gpus, hidden, stand_ins
+from . import gpus, hidden, sanitizer, stand_ins
 from .setting_support import CPU, CUDA, MPS, VIRTUAL, Ignored, Refused
 from .values import (
     read_bytes,
@@ -72,6 +72,8 @@ class Settings:
     stand_ins: tuple[str, ...] = ()
     #: the seed of an adversarial order; ``None``: work runs when it is issued
     streams: int | None = None
+    #: the tools that check kernels, with the seed of the order of blocks; see :mod:`.sanitizer`
+    sanitize: str = ""
 
     @property
     def profile(self) -> gpus.Gpu | None:
@@ -328,6 +330,16 @@ OPTIONS: tuple[Option, ...] = (
             MPS: Refused("an Apple GPU computes; run with --driver virtual"),
             CPU: Refused("without a compiled device every tensor is computed; run with --driver virtual"),
         },
+    ),
+    Option(
+        "sanitize",
+        RUNNING,
+        "tools that check CUDA C++ and Triton kernels, named after compute-sanitizer's",
+        sanitizer.ALLOWED,
+        sanitizer.read,
+        sanitizer.write,
+        link="sanitize.md",
+        exceptions={CUDA: Refused("NVIDIA's compute-sanitizer checks the kernels of a real GPU")},
     ),
     Option(
         "stand_ins",

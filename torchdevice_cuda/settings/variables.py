@@ -19,7 +19,6 @@ ON = ("1", "true", "yes", "on")
 OFF = ("0", "false", "no", "off")
 #: Values of TORCHDEVICE_AUTO only: activate if possible.
 TRY = ("try",)
-KERNEL_CHECKS = "TORCHDEVICE_KERNEL_CHECKS"
 KERNEL_FIBERS = "TORCHDEVICE_KERNEL_FIBERS"
 KERNEL_OPTIMIZATION = "TORCHDEVICE_KERNEL_OPTIMIZATION"
 _LISTED = "docs/settings.md and python -m torchdevice_cuda --help list them"
@@ -89,7 +88,6 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(CACHE_DIR, "a folder", _read_folder, "where compiled libraries and kernels are cached"),
     Variable(RUNTIME_DIR, "a folder", _read_folder, "where processes publish the device memory that they hold"),
-    Variable(KERNEL_CHECKS, SWITCH_VALUES, read_switch, "whether memory accesses of compiled kernels are checked"),
     Variable(
         KERNEL_FIBERS,
         SWITCH_VALUES,
@@ -100,7 +98,7 @@ VARIABLES: tuple[Variable, ...] = (
         KERNEL_OPTIMIZATION,
         "0, 1, 2, 3",
         _match(r"[0-3]"),
-        "the optimization level of kernels; unset: nvcc's, with fewer functions inlined than by 3",
+        "the optimization level of kernels; unset: nvcc's, with fewer functions inlined; for much code, `-Og`",
     ),
     Variable("TORCHDEVICE_NATIVE_CXXFLAGS", "options of the C++ compiler", str, "added when the device is compiled"),
     Variable(
@@ -120,6 +118,13 @@ VARIABLES: tuple[Variable, ...] = (
         "shared, private",
         _match("shared|private"),
         "the storage mode of the emulated Apple GPU's buffers; set, a wrong access of the host ends the process",
+    ),
+    Variable(
+        "TORCHDEVICE_SANITIZE_FILE",
+        "a file",
+        str,
+        "where checked kernels write their findings",
+        is_internal=True,
     ),
     Variable(
         "TORCHDEVICE_TOOLKIT_VERSION",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..drivers.errors import cuda_error
-from .memory import Memory, Range
+from .memory import ATOMIC, READ, WRITE, Memory, Range
+
+if TYPE_CHECKING:
+    from .sanitizing import Sanitizer
 
 
 def _within(pointers: Any, ranges: list[Range], width: int) -> Any:
@@ -48,35 +51,54 @@ class _Checker:
 class Checked:
     """The part of the interpreter that reads and writes memory, with addresses looked at first."""
 
-    def __init__(self, genuine: Any) -> None:
+    def __init__(self, genuine: Any, sanitizer: Sanitizer | None) -> None:
         self._genuine = genuine
         self._checker: _Checker | None = None
+        self._sanitizer = sanitizer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._genuine, name)
 
-    def _look(self, pointers: Any, mask: Any, width: int) -> None:
-        if self._checker is not None:
+    def _look(self, pointers: Any, mask: Any, width: int, kind: str, order: Any = None) -> None:
+        if self._checker is None:
+            return
+        if self._sanitizer is None:
             self._checker.check(pointers, mask, width)
+            return
+        sanitizer = self._sanitizer
+        try:
+            self._checker.check(pointers, mask, width)
+        except RuntimeError:
+            sanitizer.refuse(pointers, mask, width, kind, is_misaligned=False)
+            raise
+        used = pointers[mask] if mask is not None else pointers
+        if sanitizer.checks_addresses and (used % np.uint64(width)).any():
+            sanitizer.refuse(pointers, mask, width, kind, is_misaligned=True)
+            raise cuda_error(716)
+        sanitizer.note(pointers, mask, width, kind, self._read_words, tells="RELEASE" in str(order))
+
+    def _read_words(self, addresses: Any) -> Any:
+        kind = np.dtype(np.uint32)
+        return self._genuine.load(addresses, np.ones(addresses.shape, bool), np.zeros(addresses.shape, kind), kind)
 
     def load(self, pointers: Any, mask: Any, other: Any, kind: Any) -> Any:
         """Read elements of a numpy type."""
-        self._look(pointers, mask, kind.itemsize)
+        self._look(pointers, mask, kind.itemsize, READ)
         return self._genuine.load(pointers, mask, other, kind)
 
     def store(self, pointers: Any, values: Any, mask: Any) -> Any:
         """Write elements."""
-        self._look(pointers, mask, values.dtype.itemsize)
+        self._look(pointers, mask, values.dtype.itemsize, WRITE)
         return self._genuine.store(pointers, values, mask)
 
     def atomic_cas(self, pointers: Any, compared: Any, values: Any, order: Any) -> Any:
         """Compare and swap."""
-        self._look(pointers, None, values.dtype.itemsize)
+        self._look(pointers, None, values.dtype.itemsize, ATOMIC, order)
         return self._genuine.atomic_cas(pointers, compared, values, order)
 
     def atomic_rmw(self, operation: Any, pointers: Any, values: Any, mask: Any, order: Any) -> Any:
         """Read, change, write."""
-        self._look(pointers, mask, values.dtype.itemsize)
+        self._look(pointers, mask, values.dtype.itemsize, ATOMIC, order)
         return self._genuine.atomic_rmw(operation, pointers, values, mask, order)
 
     @contextlib.contextmanager

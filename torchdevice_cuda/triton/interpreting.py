@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import sys
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,13 +17,22 @@ from .language import Language
 from .memory import Memory
 from .sources import Sources
 
+if TYPE_CHECKING:
+    from .sanitizing import Sanitizer
+
 
 class Interpreter:
     """Triton's interpreter, with the functions that it runs and the memory that it checks."""
 
-    def __init__(self) -> None:
+    def __init__(self, sanitize: str = "") -> None:
+        """``sanitize`` is the setting."""
         self.sources = Sources()
-        self.checked = Checked(self.sources.language.interpreter._interpreter)
+        self.sanitizer: Sanitizer | None = None
+        if sanitize:
+            from .sanitizing import Sanitizer
+
+            self.sanitizer = Sanitizer(sanitize)
+        self.checked = Checked(self.sources.language.interpreter._interpreter, self.sanitizer)
 
     @property
     def language(self) -> Language:
@@ -70,11 +80,13 @@ class Interpreted:
             language.arithmetic.architecture = self._architecture
             builder.set_grid_dim(*grid)
             try:
-                for x in range(grid[0]):
-                    for y in range(grid[1]):
-                        for z in range(grid[2]):
-                            builder.set_grid_idx(x, y, z)
-                            function(**values)
+                sanitizer = self._interpreter.sanitizer
+                programs = itertools.product(range(grid[0]), range(grid[1]), range(grid[2]))
+                for index in programs if sanitizer is None else sanitizer.choose_order(self.name, grid):
+                    if sanitizer is not None:
+                        sanitizer.begin_program(index)
+                    builder.set_grid_idx(*index)
+                    function(**values)
             except Exception as error:
                 raise self._failure(error) from error
             finally:

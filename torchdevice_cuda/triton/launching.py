@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..report.departures import departures
+from ..settings import sanitizer
 from .memory import Memory
 from .modes import MODES
 
@@ -36,6 +37,8 @@ class Place:
     run: Callable[[str, list[tuple[int, int]], Callable[[], None]], None]
     #: whether kernels are compiled for the host where that is possible
     compiles: bool
+    #: the setting ``sanitize``
+    sanitize: str = ""
 
 
 class Launches:
@@ -49,7 +52,7 @@ class Launches:
         """Triton's interpreter, from the first kernel on that needs it."""
         from .interpreting import Interpreter
 
-        return Interpreter()
+        return Interpreter(self.place.sanitize)
 
     def compiling(self) -> contextlib.AbstractContextManager[None]:
         """Wait until no kernel is interpreted: the language is not the compiler's then."""
@@ -195,7 +198,8 @@ class _Kernel:
         try:
             if self._ttir is None:
                 raise Unsupported("Triton's cache does not have its TTIR")
-            compiled = Compiled(self._ttir, self.name, bool(getattr(self._metadata, "enable_fp_fusion", True)))
+            tools = sanitizer.list_tools(self._launches.place.sanitize)
+            compiled = Compiled(self._ttir, self.name, bool(getattr(self._metadata, "enable_fp_fusion", True)), tools)
             compiled.check_arguments(count)
         except Refused as error:
             raise NotImplementedError(f"the Triton kernel {self.name} cannot run here: {error}") from None

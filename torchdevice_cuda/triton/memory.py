@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 #: The first address, and the size in bytes.
 Range = tuple[int, int]
+#: Kinds of accesses.
+READ, WRITE, ATOMIC = "Read", "Write", "Atomic"
 
 
 def of_living_tensors() -> list[Range]:

@@ -12,7 +12,7 @@ import torch
 from harness import CPU, VIRTUAL, ChildConfig, child, run_forked
 
 from torchdevice_cuda import settings
-from torchdevice_cuda.launch.scan import catalogue, command, finding, rules
+from torchdevice_cuda.launch.scan import catalogue, command, finding, output, rules
 from torchdevice_cuda.launch.scan.rules import DIFFERS, FALLBACK, UNSUPPORTED, WORKS
 
 PROJECT = Path(__file__).with_name("project")
@@ -89,13 +89,16 @@ def test_formats_and_statuses(tmp_path: Path) -> None:
     assert [Path(each["file"]).name for each in document["unread"]] == ["broken.py"]
     assert sum(document["counts"].values()) == len(document["uses"])
     chosen = settings.load({"driver": "cpu"}, {})
-    text, status = command.run([str(project)], "text", chosen)
+    text, status = command.run([str(project)], "lines", chosen)
     where = project / "model.py"
     assert status == 1
     line = 1 + where.read_text().splitlines().index("    with cuda.graph(t.cuda.CUDAGraph()):")
     assert f"{where}:{line}:10: differs: torch.cuda.graph: captured and replayed" in text
     assert "is_available" not in text
     assert f"{project / 'broken.py'}: not read: SyntaxError" in text
+    page = command.run([str(project)], "html", chosen)[0]
+    assert "with cuda.graph(t.cuda.CUDAGraph()):" in page and f"{where}:{line}</a>" in page
+    assert "<section" in page and "http" not in page.replace("http-equiv", "")
     sarif = json.loads(command.run([str(project)], "sarif", chosen)[0])
     results = sarif["runs"][0]["results"]
     assert {each["level"] for each in results} == {"error", "warning"}
@@ -110,6 +113,26 @@ def test_formats_and_statuses(tmp_path: Path) -> None:
         failed = run_forked("-m", "torchdevice_cuda", "--scan", *words, check=False)
         assert failed.status == 2
         assert said in failed.err
+
+
+def test_the_text_leads_with_what_cannot_work(tmp_path: Path) -> None:
+    for number in range(40):
+        shutil.copy(PROJECT / "model.py", tmp_path / f"model{number:02}.py")
+    shutil.copy(PROJECT / "broken.txt", tmp_path / "zz.py")
+    for driver in ("virtual", "mps", "cpu"):
+        text, status = command.run([str(tmp_path)], "text", settings.load({"driver": driver}, {}))
+        lines = text.splitlines()
+        kinds = [line.partition(":")[0] for line in lines]
+        assert status == 1 and len(lines) <= 10, text
+        assert kinds[0] == "Cannot work" and kinds[-1] == f"Works on the {driver} driver"
+        assert kinds == sorted(kinds, key=[*output.TITLES.values(), "Not read", kinds[-1]].index)
+        assert f"{tmp_path}/model00.py:" in lines[0] and "40 files in all" in text
+        assert f"the other {40 * counted(driver, WORKS)} uses" in lines[-1].replace(",", ""), text
+
+
+def counted(driver: str, verdict: str) -> int:
+    """Return the number of findings in the project with a verdict."""
+    return sum(use.verdict.what == verdict for use in finding.uses((PROJECT / "model.py").read_bytes(), driver))
 
 
 def test_many_files_are_read_by_several_processes(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ class CpuDriver(RecordingDriver, HostDriver):
     def state_offset(self, generator: torch.Generator) -> int:
         """Raise: a CPU generator has no offset."""
         raise RuntimeError(
-            "the 'cpu' driver of torchdevice_cuda draws from a CPU generator, which has a state but no offset"
+            "the 'cpu' driver of torchdevice_cuda draws from a CPU generator, which has a state but no offset; "
+            "use --driver virtual"
         )
 
     def set_state_offset(self, generator: torch.Generator, offset: int) -> None:

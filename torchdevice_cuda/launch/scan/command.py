@@ -1,30 +1,25 @@
-"""The command: the files to read, progress, and output."""
+"""The command: the files to read, and progress."""
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
 import functools
-import json
 import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from ..._version import __version__
 from ...settings import Settings
 from ...settings.setting_support import MPS, VIRTUAL
 from ...settings.variables import suggest_value
 from .finding import Use, uses
-from .rules import UNSUPPORTED, VERDICTS, WORKS
+from .output import FORMATS, Result
+from .rules import UNSUPPORTED
 
-FORMATS = ("text", "json", "sarif")
 _SKIPPED = {"__pycache__", "node_modules", "site-packages", "build", "dist"}
 #: Larger files are data with the name of a program.
 _MOST_BYTES = 4 << 20
-_LEVELS = dict(zip(VERDICTS, ("error", "warning", "note", "none"), strict=True))
 _SECONDS_BETWEEN = 0.1
 #: From this number of files on, starting processes saves time.
 _MANY, _MOST_WORKERS = 200, 8
@@ -34,16 +29,6 @@ _Read = tuple[list[Use], str | None]
 
 class ScanError(Exception):
     """An error that prevents the scan."""
-
-
-class Result(NamedTuple):
-    """The findings of a scan."""
-
-    driver: str
-    found: list[tuple[str, Use]]
-    unread: list[tuple[str, str]]  # files, and the reasons
-    files: int
-    seconds: float
 
 
 def chosen_driver(settings: Settings) -> str:
@@ -59,8 +44,7 @@ def run(paths: Sequence[str], form: str, settings: Settings) -> tuple[str, int]:
         hint = suggest_value(form, FORMATS)
         raise ScanError(f"--format={form!r} cannot be read; allowed: {', '.join(FORMATS)}{hint}")
     result = scan(paths or ["."], chosen_driver(settings))
-    text = {"text": _text, "json": _json, "sarif": _sarif}[form](result)
-    return text, int(any(use.verdict.what == UNSUPPORTED for _, use in result.found))
+    return FORMATS[form](result), int(any(use.verdict.what == UNSUPPORTED for _, use in result.found))
 
 
 def scan(paths: Sequence[str], driver: str) -> Result:
@@ -81,7 +65,7 @@ def _files(path: str) -> Iterator[str]:
         yield path
         return
     if not os.path.isdir(path):
-        raise ScanError(f"there is no file or folder {path!r}")
+        raise ScanError(f"there is no file or folder {path!r}; name a Python file, or the folder of a project")
     for folder, below, names in os.walk(path):
         below[:] = sorted(name for name in below if name not in _SKIPPED and not name.startswith("."))
         yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))
@@ -119,86 +103,3 @@ def _shown(results: Iterator[_Read], count: int) -> Iterator[_Read]:
         yield result
     if shows:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-
-def _counts(result: Result) -> dict[str, int]:
-    counted = collections.Counter(use.verdict.what for _, use in result.found)
-    return {what: counted[what] for what in VERDICTS}
-
-
-def _text(result: Result) -> str:
-    lines = []
-    for file, use in result.found:
-        if use.verdict.what != WORKS:
-            advice = f": {use.verdict.advice}" if use.verdict.advice else ""
-            lines.append(f"{file}:{use.line}:{use.column + 1}: {use.verdict.what}: {use.what}{advice}")
-    lines += [f"{file}: not read: {why}" for file, why in result.unread]
-    counts = ", ".join(f"{count} {what}" for what, count in _counts(result).items())
-    lines.append(
-        f"{len(result.found)} uses of CUDA in {result.files} files on the {result.driver} driver: {counts} "
-        f"({result.seconds:.1f} s)"
-    )
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _json(result: Result) -> str:
-    document: dict[str, Any] = {
-        "version": __version__,
-        "driver": result.driver,
-        "files": result.files,
-        "counts": _counts(result),
-        "uses": [
-            {
-                "file": file,
-                "line": use.line,
-                "column": use.column + 1,
-                "what": use.what,
-                "rule": use.rule,
-                "verdict": use.verdict.what,
-                "advice": use.verdict.advice,
-            }
-            for file, use in result.found
-        ],
-        "unread": [{"file": file, "why": why} for file, why in result.unread],
-    }
-    return json.dumps(document, indent=1) + "\n"
-
-
-def _sarif(result: Result) -> str:
-    """Return SARIF for code hosts, which show it beside the lines: without uses that work."""
-    shown = [(file, use) for file, use in result.found if use.verdict.what != WORKS]
-    advice = {use.rule: use.verdict.advice or use.rule for _, use in shown}
-    document = {
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {
-                    "driver": {
-                        "name": "torchdevice-cuda",
-                        "version": __version__,
-                        "rules": [
-                            {"id": rule, "shortDescription": {"text": text}} for rule, text in sorted(advice.items())
-                        ],
-                    }
-                },
-                "results": [
-                    {
-                        "ruleId": use.rule,
-                        "level": _LEVELS[use.verdict.what],
-                        "message": {"text": f"{use.what} {use.verdict.what} on {result.driver}: {use.verdict.advice}"},
-                        "locations": [
-                            {
-                                "physicalLocation": {
-                                    "artifactLocation": {"uri": Path(file).as_posix()},
-                                    "region": {"startLine": use.line, "startColumn": use.column + 1},
-                                }
-                            }
-                        ],
-                    }
-                    for file, use in shown
-                ],
-            }
-        ],
-    }
-    return json.dumps(document, indent=1) + "\n"

@@ -12,6 +12,7 @@ from ..._compat import accelerator_error
 from ...drivers.errors import ENDING, error_text, words_of
 from ...drivers.recording.mode import refuse_unseen
 from ...drivers.traits import Trait
+from ...settings import sanitizer
 from ..core.callers import inside
 from ..core.context import Context
 from ..core.registry import patch
@@ -105,7 +106,7 @@ def _place(context: Context) -> Any:
     from ...triton.memory import Lent, Memory, of_living_tensors
 
     native, on_gpu = context.driver.native, context.on_gpu
-    compiles = context.settings.triton == "compiled"
+    compiles, tools = context.settings.triton == "compiled", context.settings.sanitize
 
     def lent(name: str, memory: list[tuple[int, int]], work: Any) -> None:
         if context.left is not None:
@@ -118,13 +119,16 @@ def _place(context: Context) -> Any:
         work()
 
     if Trait.HOST_MEMORY not in context.traits:
-        return Place(lambda: Lent(context.driver.loan()), on_gpu, lent, compiles)
+        return Place(lambda: Lent(context.driver.loan()), on_gpu, lent, compiles, tools)
     if native is None:
-        return Place(lambda: Memory(of_living_tensors), lambda tensor: True, beside, compiles)
+        return Place(lambda: Memory(of_living_tensors), lambda tensor: True, beside, compiles, tools)
 
     def segments() -> list[tuple[int, int]]:
         found = native.snapshot(with_traces=False)["segments"]
-        return [(segment["address"], segment["total_size"]) for segment in found]
+        if sanitizer.MEMCHECK not in tools:
+            return [(segment["address"], segment["total_size"]) for segment in found]
+        blocks = [block for segment in found for block in segment["blocks"]]
+        return [(block["address"], block["requested_size"]) for block in blocks if block["state"] == "active_allocated"]
 
     kind = accelerator_error()
 
@@ -148,7 +152,7 @@ def _place(context: Context) -> Any:
             if captured:
                 native.end_foreign_call(index, again)
 
-    return Place(lambda: Memory(segments), lambda t: on_gpu(t) or t.is_pinned(), on_device, compiles)
+    return Place(lambda: Memory(segments), lambda t: on_gpu(t) or t.is_pinned(), on_device, compiles, tools)
 
 
 @patch(f"{_CLASS}.__init__", "triton.runtime.driver.driver", f"{_COMPILER}.<Source>.make_ir", traits=Trait.SUBSTITUTE)

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ... import leftovers
+from ... import leftovers, sanitizer
 from ...native import half, kernel_libraries, toolchain
 from .ir import Unsupported
 from .translate import Translation
@@ -39,7 +39,9 @@ def load(translation: Translation, contracts: bool) -> Any:
     is_long = translation.source.count("\n") > _MOST_LINES
     level = ["-O1", "-ftree-vectorize"] if is_long else ["-O3"]
     command = [*_FLAGS, *level, *_tune(), f"-ffp-contract={'fast' if contracts else 'off'}"]
-    roots = (_RUNTIME, _PTX) if '#include "host_ptx/' in translation.source else (_RUNTIME,)
+    roots = [_RUNTIME]
+    roots += [_PTX] if '#include "host_ptx/' in translation.source else []
+    roots += sanitizer.SOURCES if translation.is_sanitized else ()
     facts = (
         translation.source,
         _digest_headers(*roots),
@@ -82,7 +84,8 @@ def _compile(compiler: str, command: list[str], translation: Translation) -> byt
     with leftovers.scratch(kernel_libraries.SCRATCH) as (scratch, _):
         source, library = scratch / "kernel.cpp", scratch / "kernel.so"
         source.write_text(translation.source, encoding="utf-8")
-        words = [compiler, *command, f"-I{_RUNTIME}", f"-I{_PTX}", str(source), "-o", str(library)]
+        folders = [f"-I{folder}" for folder in (_RUNTIME, _PTX, sanitizer.INCLUDE)]
+        words = [compiler, *command, *folders, str(source), "-o", str(library)]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
         except subprocess.TimeoutExpired:

@@ -6,17 +6,20 @@ import ctypes
 import struct
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ...drivers.errors import cuda_error
+from ...settings.sanitizer import MEMCHECK
 from . import build
 from .ir import Type, Unsupported
 from .translate import Translation, translate
 
 #: First addresses, and sizes.
 Ranges = Sequence[tuple[int, int]]
-_BAD_ADDRESS, _ASSERTION, _NO_PROGRESS = 1, 2, 3
+_BAD_ADDRESS, _ASSERTION, _NO_PROGRESS, _MISALIGNED = 1, 2, 3, 5
+#: CUDA's codes.
+_ADDRESS_ERRORS = {_BAD_ADDRESS: 700, _MISALIGNED: 716}
 _INTEGERS, _ALL_BITS = {"i1", "i8", "i16", "i32", "i64"}, (1 << 64) - 1
 _FLOATS = {"f16": "<e6x", "f32": "<f4x", "f64": "<d"}
 _WRITE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
@@ -72,11 +75,11 @@ def _raise(error: Sequence[int | None]) -> None:
     ctypes.pythonapi.PyErr_Restore(*(ctypes.c_void_p(one) for one in error))
 
 
-def _write_table(ranges: Ranges) -> ctypes.Array[ctypes.c_char]:
-    """Return ``struct Table``: ranges in order, those that touch as one."""
+def _write_table(ranges: Ranges, is_exact: bool) -> ctypes.Array[ctypes.c_char]:
+    """Return ``struct Table``: ranges in order, those that overlap as one, and unless ``is_exact`` those that touch."""
     merged: list[list[int]] = []
     for first, size in sorted(ranges):
-        if merged and first <= merged[-1][0] + merged[-1][1]:
+        if merged and first + is_exact <= merged[-1][0] + merged[-1][1]:
             merged[-1][1] = max(merged[-1][1], first + size - merged[-1][0])
         elif size:
             merged.append([first, size])
@@ -101,9 +104,10 @@ def _choose_packer(type_: Type) -> Callable[[Any], bytes]:
 class Compiled:
     """A kernel that was compiled for the host."""
 
-    def __init__(self, ttir: str, name: str, contracts: bool) -> None:
-        """Compile a kernel; raise `Unsupported` where that is not possible."""
-        translation: Translation = translate(ttir)
+    def __init__(self, ttir: str, name: str, contracts: bool, tools: Collection[str] = ()) -> None:
+        """Compile a kernel, for these tools; raise `Unsupported` where that is not possible."""
+        translation: Translation = translate(ttir, is_sanitized=bool(tools))
+        self._is_exact = MEMCHECK in tools
         self._name, self._sites = name, translation.sites
         self._packers = [_choose_packer(type_) for type_ in translation.arguments]
         self._run = build.load(translation, contracts)
@@ -124,12 +128,12 @@ class Compiled:
     ) -> None:
         """Run all programs of a grid; raise CUDA's error for what fails in one of them."""
         packed = b"".join([pack(value) for pack, value in zip(self._packers, arguments, strict=True)])
-        tables = [_write_table(ranges)]
+        tables = [_write_table(ranges, self._is_exact)]
         launch = _Launch((ctypes.c_int32 * 3)(*grid), threads, packed)
         launch.table = ctypes.addressof(tables[0])
 
         def refresh() -> None:
-            tables.append(_write_table([*ranges, *list_accessible()]))
+            tables.append(_write_table([*ranges, *list_accessible()], self._is_exact))
             launch.table = ctypes.addressof(tables[-1])
 
         launch.refresh, launch.write = _REFRESHING, _WRITING
@@ -150,9 +154,9 @@ class Compiled:
         """Return the error of a launch that failed."""
         where, _, said = self._sites[launch.site].partition("\0")
         program = tuple(launch.program)
-        if failure == _BAD_ADDRESS:
+        if failure in _ADDRESS_ERRORS:
             place = f"the Triton kernel {self._name} at {where}, program {program}, address {launch.address:#x}"
-            return cuda_error(700, place)
+            return cuda_error(_ADDRESS_ERRORS[failure], place)
         if failure == _ASSERTION:
             # A GPU writes it down as it happens, and the error that the program gets does not say it.
             block = ",".join(map(str, program))

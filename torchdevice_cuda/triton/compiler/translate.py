@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 from .emit import assembly, atomics, control, descriptors, memory, output, products, reductions, shapes
 from .emit.emitter import Emitter
@@ -16,7 +17,7 @@ _HANDLERS = {
     for name, handler in family.HANDLERS.items()
 }
 
-_SOURCE = """#include "kernel.h"
+_SOURCE = """{checks}#include "kernel.h"
 {headers}static void run(Program& program, const int64_t* arguments) {{
 {arguments}
 {body}
@@ -41,21 +42,26 @@ class Translation:
     arguments: tuple[Type, ...]
     #: file and line of each place that may fail, with the message of an assertion
     sites: tuple[str, ...]
+    #: whether each access of an element is checked by the tools of ``--sanitize``
+    is_sanitized: bool = False
 
 
-def translate(text: str) -> Translation:
-    """Translate a module; raise `Unsupported` for what cannot be compiled."""
+def translate(text: str, is_sanitized: bool = False) -> Translation:
+    """Translate a module; raise `Unsupported` for what cannot be compiled.
+
+    ``is_sanitized``: the tools of ``--sanitize`` check each access of an element.
+    """
     try:
-        return _translate(text)
+        return _translate(text, is_sanitized)
     except Unsupported:
         raise
     except Exception as error:  # TTIR of another release may be written in another way
         raise Unsupported(f"its TTIR is not understood ({type(error).__name__}: {error})") from error
 
 
-def _translate(text: str) -> Translation:
+def _translate(text: str, is_sanitized: bool) -> Translation:
     function = parse(text)
-    emitter = Emitter(function, _HANDLERS)
+    emitter = Emitter(function, _HANDLERS, is_sanitized)
     arguments = []
     for number, value in enumerate(function.args):
         if value.type.shape:
@@ -72,6 +78,7 @@ def _translate(text: str) -> Translation:
     names = writer.headers | (_LIBRARY if "tt.extern_elementwise" in text else set())
     headers = "".join(f'#include "{name}"\n' for name in sorted(names))
     source = _SOURCE.format(
+        checks=_write_places(function.name, writer.sites) if is_sanitized else "",
         headers=headers,
         arguments="\n".join(arguments),
         body="\n".join(writer.lines),
@@ -79,4 +86,15 @@ def _translate(text: str) -> Translation:
         stack=writer.stack,
         waits="true" if writer.waits else "false",
     )
-    return Translation(function.name, source, tuple(value.type for value in function.args), tuple(writer.sites))
+    types = tuple(value.type for value in function.args)
+    return Translation(function.name, source, types, tuple(writer.sites), is_sanitized)
+
+
+def _write_places(name: str, sites: list[str]) -> str:
+    """Write the kernel's name and its lines, which findings name."""
+    places = [site.partition("\0")[0].rpartition(":") for site in sites]
+    rows = [f"    {{{json.dumps(file)}, {int(line) if line.isdigit() else 0}}},\n" for file, _, line in places]
+    return (
+        f"#define TTC_SANITIZED\nstatic const char* const KERNEL = {json.dumps(name)};\n"
+        f'static const struct {{ const char* file; int line; }} PLACES[] = {{\n{"".join(rows)}    {{"", 0}}}};\n'
+    )

@@ -17,7 +17,9 @@ _MOST_LOOPS = 3
 class Writer:
     """The body of a kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_sanitized: bool = False) -> None:
+        #: whether each access is noted, for the tools of --sanitize
+        self.is_sanitized = is_sanitized
         self.lines: list[str] = []
         self.depth = 1
         self._count = 0
@@ -43,6 +45,16 @@ class Writer:
         """Number a place that may fail."""
         self.sites.append(line)
         return len(self.sites) - 1
+
+    def check(self, kind: str, site: int, pointer: str, count: str = "1") -> str:
+        """Return C++ for a pointer that is checked before it is used: to ``read`` or ``write`` elements."""
+        return f"check{f'_{kind}' * self.is_sanitized}(program, {site}, {pointer}{f', {count}' * (count != '1')})"
+
+    def check_atomic(self, site: int, pointer: str, c_type: str, tells: bool) -> str:
+        """Return the same for an atomic operation; ``tells``: it releases what the program has written."""
+        if not self.is_sanitized:
+            return self.check("", site, pointer)
+        return f"AtomicUse<{c_type}>(program, {site}, {pointer}, {str(tells).lower()}).address"
 
     @contextlib.contextmanager
     def braces(self, head: str = "", end: str = "") -> Iterator[None]:

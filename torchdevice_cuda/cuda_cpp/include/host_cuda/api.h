@@ -267,9 +267,9 @@ static inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cud
 }
 
 template <class T>
-static inline cudaError_t cudaMalloc(T** p, size_t bytes) {
+static inline cudaError_t cudaMalloc(T** p, size_t bytes HOST_CUDA_SITE) {
   *p = bytes ? static_cast<T*>(aligned_alloc(256, (bytes + 255) / 256 * 256)) : nullptr;
-  host_cuda::note_memory(*p, bytes);
+  host_cuda::note_memory(*p, bytes, HOST_CUDA_SITE_WHERE);
   return host_cuda::returned(bytes && !*p ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 static inline cudaError_t cudaFree(void* p) {
@@ -278,23 +278,23 @@ static inline cudaError_t cudaFree(void* p) {
   return cudaSuccess;
 }
 template <class T>
-static inline cudaError_t cudaMallocManaged(T** p, size_t bytes, unsigned = cudaMemAttachGlobal) {
-  return cudaMalloc(p, bytes);
+static inline cudaError_t cudaMallocManaged(T** p, size_t bytes, unsigned = cudaMemAttachGlobal HOST_CUDA_SITE) {
+  return cudaMalloc(p, bytes HOST_CUDA_SITE_PASSED);
 }
 template <class T>
-static inline cudaError_t cudaMallocHost(T** p, size_t bytes, unsigned = 0) {
-  return cudaMalloc(p, bytes);
+static inline cudaError_t cudaMallocHost(T** p, size_t bytes, unsigned = 0 HOST_CUDA_SITE) {
+  return cudaMalloc(p, bytes HOST_CUDA_SITE_PASSED);
 }
 template <class T>
-static inline cudaError_t cudaHostAlloc(T** p, size_t bytes, unsigned = 0) {
-  return cudaMalloc(p, bytes);
+static inline cudaError_t cudaHostAlloc(T** p, size_t bytes, unsigned = 0 HOST_CUDA_SITE) {
+  return cudaMalloc(p, bytes HOST_CUDA_SITE_PASSED);
 }
 static inline cudaError_t cudaFreeHost(void* p) {
   return cudaFree(p);
 }
 template <class T>
-static inline cudaError_t cudaMallocAsync(T** p, size_t bytes, cudaStream_t) {
-  return cudaMalloc(p, bytes);
+static inline cudaError_t cudaMallocAsync(T** p, size_t bytes, cudaStream_t HOST_CUDA_SITE) {
+  return cudaMalloc(p, bytes HOST_CUDA_SITE_PASSED);
 }
 static inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
   return cudaFree(p);

@@ -8,6 +8,13 @@
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
 
+// The order of CUDA's atomic functions. A fence orders what is around them, and checks look for it.
+#ifdef HOST_CUDA_CHECKED
+constexpr int kAtomicOrder = __ATOMIC_RELAXED, kFailedOrder = __ATOMIC_RELAXED;
+#else
+constexpr int kAtomicOrder = __ATOMIC_ACQ_REL, kFailedOrder = __ATOMIC_ACQUIRE;
+#endif
+
 template <size_t>
 struct Word;
 template <>
@@ -39,7 +46,7 @@ inline T exchanged(T* address, Change change) {
     const T made = change(old);
     W wanted;
     std::memcpy(&wanted, static_cast<const void*>(&made), sizeof wanted);
-    if (__atomic_compare_exchange_n(word, &expected, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return old;
+    if (__atomic_compare_exchange_n(word, &expected, wanted, false, kAtomicOrder, __ATOMIC_RELAXED)) return old;
   }
 }
 template <class T>
@@ -51,13 +58,13 @@ using Same = typename std::enable_if<true, T>::type;  // no part in the deductio
 template <class T>
 static inline T atomicAdd(T* address, host_cuda::Same<T> value) {
   if constexpr (std::is_integral_v<T>)
-    return __atomic_fetch_add(address, value, __ATOMIC_ACQ_REL);
+    return __atomic_fetch_add(address, value, host_cuda::kAtomicOrder);
   else
     return host_cuda::exchanged(address, [&](T old) { return static_cast<T>(old + value); });
 }
 template <class T>
 static inline T atomicSub(T* address, host_cuda::Same<T> value) {
-  return __atomic_fetch_sub(address, value, __ATOMIC_ACQ_REL);
+  return __atomic_fetch_sub(address, value, host_cuda::kAtomicOrder);
 }
 template <class T>
 static inline T atomicExch(T* address, host_cuda::Same<T> value) {
@@ -73,15 +80,15 @@ static inline T atomicMax(T* address, host_cuda::Same<T> value) {
 }
 template <class T>
 static inline T atomicAnd(T* address, host_cuda::Same<T> value) {
-  return __atomic_fetch_and(address, value, __ATOMIC_ACQ_REL);
+  return __atomic_fetch_and(address, value, host_cuda::kAtomicOrder);
 }
 template <class T>
 static inline T atomicOr(T* address, host_cuda::Same<T> value) {
-  return __atomic_fetch_or(address, value, __ATOMIC_ACQ_REL);
+  return __atomic_fetch_or(address, value, host_cuda::kAtomicOrder);
 }
 template <class T>
 static inline T atomicXor(T* address, host_cuda::Same<T> value) {
-  return __atomic_fetch_xor(address, value, __ATOMIC_ACQ_REL);
+  return __atomic_fetch_xor(address, value, host_cuda::kAtomicOrder);
 }
 static inline unsigned atomicInc(unsigned* address, unsigned limit) {
   return host_cuda::exchanged(address, [&](unsigned old) { return old >= limit ? 0u : old + 1; });
@@ -96,7 +103,7 @@ static inline T atomicCAS(T* address, host_cuda::Same<T> compare, host_cuda::Sam
   std::memcpy(&expected, static_cast<const void*>(&compare), sizeof expected);
   std::memcpy(&wanted, static_cast<const void*>(&value), sizeof wanted);
   __atomic_compare_exchange_n(
-      reinterpret_cast<W*>(address), &expected, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+      reinterpret_cast<W*>(address), &expected, wanted, false, host_cuda::kAtomicOrder, host_cuda::kFailedOrder);
   T old;
   std::memcpy(static_cast<void*>(&old), &expected, sizeof old);
   return old;

@@ -24,8 +24,14 @@
 namespace host_cuda {
 
 class Worker;
+// Of checks.h: what two threads have written, and threads that do not come to where others wait.
 #ifdef HOST_CUDA_CHECKED
-void settle(Worker& w);  // what two threads have written (checks.h)
+void settle(Worker& w);
+void check_barrier(const Worker& w, const std::vector<Fiber*>& waiting, const char* what);
+void check_meeting(const Worker& w, const Meeting& m, unsigned ended);
+#else
+inline void check_barrier(const Worker&, const std::vector<Fiber*>&, const char*) {}
+inline void check_meeting(const Worker&, const Meeting&, unsigned) {}
 #endif
 
 class Worker {
@@ -68,7 +74,7 @@ class Worker {
     call_ = call;
     next_ = votes_ = arrived_ = 0;
     epoch = grid_epoch_ = 0;
-    watch.block(threads);
+    watch.block(threads, launch ? block.x + launch->grid.x * (block.y + launch->grid.y * block.z) : 0);
     current_ = &main_;
     main_idle_ = false;
     drain();
@@ -86,7 +92,10 @@ class Worker {
     votes_ += vote;
     current_->where = where;
     barrier_.push_back(current_);
-    if (++arrived_ == live_) release();
+    if (++arrived_ == live_) {
+      check_barrier(*this, barrier_, what);
+      release();
+    }
     away(what);
     return result_;
   }
@@ -141,8 +150,9 @@ class Worker {
     barrier(false, "grid.sync()", where);
     GridBarrier* const grid = launch->grid_barrier;
     if (!grid || grid_epoch_ == epoch) return;
+    const Ours ours(watch);
     grid_epoch_ = epoch;
-    if (grid->wait()) return;
+    if (grid->wait()) return watch.grid_barrier();
     if (standing() != cudaSuccess) end(standing());
     fail(cudaErrorLaunchFailure, where, "waits in grid.sync() for blocks that have ended");
   }
@@ -240,6 +250,9 @@ class Worker {
     return current_->memory ? Range{current_->memory, current_->memory + kStackBytes} : Range{};
   }
 #endif
+  const Fiber* current() const {
+    return current_;
+  }
   // One line: kernel, block, thread, and where.
   void say(const char* text, uint3 t, Where where) const {
     fflush(stdout);
@@ -282,10 +295,14 @@ class Worker {
     warp.exited |= 1u << (rank % 32);
     for (auto* m : warp.meetings)
       if (!m->complete) complete(*m, warp.exited);
-    if (arrived_ > 0 && arrived_ == live_) release();
+    if (arrived_ > 0 && arrived_ == live_) {
+      check_barrier(*this, barrier_, barrier_.front()->waits);
+      release();
+    }
   }
   bool complete(Meeting& m, unsigned exited) {
     if (m.mask & ~(m.arrived | exited)) return false;
+    check_meeting(*this, m, exited);
     m.complete = true;
     m.leaving = __builtin_popcount(m.arrived);
     watch.met(rank / 32, m.arrived);

@@ -48,6 +48,7 @@ struct Work {
   Launch launch{};
   bool is_cooperative = false;
   std::atomic<uint64_t> next{0};
+  std::vector<uint32_t> order;  // of blocks, if it is not that of their numbers
   std::atomic<bool> stop{false};
   std::mutex mutex;
   std::exception_ptr error;
@@ -92,7 +93,8 @@ inline void take_blocks(Work& work) {
   while (!work.stop.load(std::memory_order_relaxed)) {
     const uint64_t first = work.next.fetch_add(share), last = std::min(blocks, first + share);
     if (first >= blocks) break;
-    for (uint64_t i = first; i < last && !w->error && standing() == cudaSuccess; ++i) {
+    for (uint64_t n = first; n < last && !w->error && standing() == cudaSuccess; ++n) {
+      const uint64_t i = work.order.empty() ? n : work.order[n];
       w->block = {
           static_cast<unsigned>(i % g.x), static_cast<unsigned>(i / g.x % g.y), static_cast<unsigned>(i / g.x / g.y)};
       try {
@@ -206,10 +208,11 @@ inline void run_work(void* p) {
   work.error = nullptr;
   const uint64_t blocks = uint64_t{work.launch.grid.x} * work.launch.grid.y * work.launch.grid.z;
   const uint64_t threads = uint64_t{work.launch.block.x} * work.launch.block.y * work.launch.block.z;
+  const Checks checks(work.order, blocks);
   // Waking others takes some microseconds, a few thousand threads as long.
   if (work.is_cooperative && blocks > 1)
     run_together(work, blocks);
-  else if (blocks == 1 || cores() == 1 || blocks * threads < 8192)
+  else if (blocks == 1 || cores() == 1 || blocks * threads < 8192 || checks.is_sequential)
     take_blocks(work);
   else
     Pool::get().run(work);

@@ -21,6 +21,17 @@ struct identity {
 #endif
 }  // namespace cuda::std
 
+#pragma GCC visibility push(hidden)
+namespace host_cuda {
+
+// An atomic function of CUDA's is ordered by fences; one of libcu++ by its argument.
+inline void order_before(::std::memory_order order) {
+  if (worker && order >= ::std::memory_order_release) worker->watch.fence();
+}
+
+}  // namespace host_cuda
+#pragma GCC visibility pop
+
 namespace cuda {
 
 enum thread_scope { thread_scope_system, thread_scope_device, thread_scope_block, thread_scope_thread };
@@ -39,7 +50,8 @@ class atomic_ref {
   void store(T value, ::std::memory_order = ::std::memory_order_seq_cst) const {
     __atomic_store(object_, &value, __ATOMIC_SEQ_CST);
   }
-  T exchange(T value, ::std::memory_order = ::std::memory_order_seq_cst) const {
+  T exchange(T value, ::std::memory_order order = ::std::memory_order_seq_cst) const {
+    host_cuda::order_before(order);
     return ::atomicExch(object_, value);
   }
   bool compare_exchange_strong(
@@ -52,9 +64,10 @@ class atomic_ref {
       ::std::memory_order = ::std::memory_order_seq_cst) const {
     return compare_exchange_strong(expected, value);
   }
-#define HOST_CUDA_ATOMIC(name, call)                                         \
-  T name(T value, ::std::memory_order = ::std::memory_order_seq_cst) const { \
-    return ::call(object_, value);                                           \
+#define HOST_CUDA_ATOMIC(name, call)                                               \
+  T name(T value, ::std::memory_order order = ::std::memory_order_seq_cst) const { \
+    host_cuda::order_before(order);                                                \
+    return ::call(object_, value);                                                 \
   }
   HOST_CUDA_ATOMIC(fetch_add, atomicAdd)
   HOST_CUDA_ATOMIC(fetch_sub, atomicSub)

@@ -23,16 +23,20 @@ inline bool is_library(const std::string& file) {
   return false;
 }
 
-inline Where line_of(const void* after) {
+// Where an instruction is: in the function that it is part of, which may have been inlined, and in the program.
+struct Lines {
+  Where own, programs;
+};
+inline Lines find_lines(const void* after) {
   Dl_info found;
   const char* const address = static_cast<const char*>(after) - 1;
-  if (!dladdr(address, &found) || !found.dli_fname) return {nullptr, 0};
+  if (!dladdr(address, &found) || !found.dli_fname) return {};
   char command[4200];
   snprintf(
       command, sizeof command, "addr2line -i -e '%s' 0x%lx 2>/dev/null", found.dli_fname,
       static_cast<unsigned long>(address - static_cast<const char*>(found.dli_fbase)));
   FILE* const lines = popen(command, "r");
-  if (!lines) return {nullptr, 0};
+  if (!lines) return {};
   Where first{nullptr, 0}, programs{nullptr, 0};
   char text[4200];
   while (fgets(text, sizeof text, lines)) {
@@ -47,7 +51,10 @@ inline Where line_of(const void* after) {
     if (!programs.file && !is_library(at.file)) programs = at;
   }
   pclose(lines);
-  return programs.file ? programs : first;
+  return {first, programs.file ? programs : first};
+}
+inline Where line_of(const void* after) {
+  return find_lines(after).programs;
 }
 
 }  // namespace host_cuda

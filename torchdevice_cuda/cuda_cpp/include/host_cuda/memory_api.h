@@ -81,13 +81,13 @@ static inline cudaError_t cudaHostGetFlags(unsigned* flags, void*) {
   return cudaSuccess;
 }
 template <class T>
-static inline cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) {
+static inline cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height HOST_CUDA_SITE) {
   *pitch = (width + 511) / 512 * 512;
-  return cudaMalloc(p, *pitch * height);
+  return cudaMalloc(p, *pitch * height HOST_CUDA_SITE_PASSED);
 }
-static inline cudaError_t cudaMalloc3D(cudaPitchedPtr* p, cudaExtent extent) {
+static inline cudaError_t cudaMalloc3D(cudaPitchedPtr* p, cudaExtent extent HOST_CUDA_SITE) {
   *p = {nullptr, 0, extent.width, extent.height};
-  return cudaMallocPitch(&p->ptr, &p->pitch, extent.width, extent.height * extent.depth);
+  return cudaMallocPitch(&p->ptr, &p->pitch, extent.width, extent.height * extent.depth HOST_CUDA_SITE_PASSED);
 }
 static inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
   *pool = nullptr;
@@ -97,8 +97,8 @@ static inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr
   return cudaSuccess;
 }
 template <class T>
-static inline cudaError_t cudaMallocFromPoolAsync(T** p, size_t bytes, cudaMemPool_t, cudaStream_t) {
-  return cudaMalloc(p, bytes);
+static inline cudaError_t cudaMallocFromPoolAsync(T** p, size_t bytes, cudaMemPool_t, cudaStream_t HOST_CUDA_SITE) {
+  return cudaMalloc(p, bytes HOST_CUDA_SITE_PASSED);
 }
 template <class Where>
 static inline cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, Where) {

@@ -31,7 +31,7 @@ inline int search_image(dl_phdr_info* image, size_t, void* p) {
     else if (part.p_type == PT_TLS)
       begin = static_cast<const char*>(image->dlpi_tls_data);
     if (begin && search.address >= begin && search.address < begin + part.p_memsz) {
-      search.found = {begin, begin + part.p_memsz};
+      search.found = {begin, begin + part.p_memsz, part.p_type == PT_LOAD && (part.p_flags & PF_W) != 0};
       return 1;
     }
   }
@@ -63,37 +63,38 @@ inline bool search_given(const char* p, Nearest& near) {
   auto it = given().all.upper_bound(p);
   if (it == given().all.begin()) return false;
   --it;
-  if (p >= it->first + it->second + kGuard) return false;
-  near = {it->first, it->second};
+  if (p >= it->first + it->second.bytes + kGuard) return false;
+  near = {it->first, it->second.bytes};
   return true;
 }
 
-// Whether a kernel may touch `n` bytes there. Where the device's memory is not ours (no virtual GPU), what is unknown
-// may be a tensor's.
-inline bool reach(Worker& w, const char* p, size_t n, Nearest& near) {
+// Whether a kernel may touch `n` bytes there, and in which range they are. Where the device's memory is not ours (no
+// virtual GPU), what is unknown may be a tensor's.
+inline bool reach(Worker& w, const char* p, size_t n, Nearest& near, Range& range) {
   for (const Range r : {w.stack_range(), system_stack(), range_of(&w), range_of(w.launch), range_of(&worker)})
     if (r.has(p, n)) {
-      w.watch.remember(r);
+      w.watch.remember(range = r);
       return true;
     }
   const KernelAbi* device = kernel_abi();
   if (search_given(p, near)) {
-    const Range r{near.begin, near.begin + near.bytes};
-    if (!r.has(p, n)) return false;
-    w.watch.remember(r);
+    range = {near.begin, near.begin + near.bytes, true, true};
+    if (!range.has(p, n)) return false;
+    w.watch.remember(range);
     return true;
   }
   const Memory kind = device ? device->find_memory(p, &near.begin, &near.bytes) : Memory::kOther;
+  range = {p, p + n, true, false};
   if (kind == Memory::kReached) return true;
   if (kind == Memory::kDevice) {
-    const Range r{near.begin, near.begin + near.bytes};
-    if (!r.has(p, n)) return false;
-    w.watch.remember(r);
+    range = {near.begin, near.begin + near.bytes, true, true};
+    if (!range.has(p, n)) return false;
+    w.watch.remember(range);
     return true;
   }
   Search search{p, {}};
   if (dl_iterate_phdr(&search_image, &search)) {
-    w.watch.remember(search.found);
+    w.watch.remember(range = search.found);
     return true;
   }
   near = {};

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
@@ -23,10 +25,12 @@ constexpr size_t kGuard = 0;
 namespace host_cuda {
 
 struct Watch {
-  void block(unsigned) {}
+  void block(unsigned, unsigned) {}
   void begin() {}
   void pause() {}
   void barrier() {}
+  void grid_barrier() {}
+  void fence() {}
   void met(unsigned, unsigned) {}
   void shared(size_t, const char*, size_t) {}
 };
@@ -35,7 +39,16 @@ struct Ours {
   explicit Ours(Watch&) {}
   ~Ours() {}
 };
-inline void note_memory(const void*, size_t) {}
+// Where a call of the runtime is, as arguments of a function that is not last in the program's stack.
+#define HOST_CUDA_SITE
+#define HOST_CUDA_SITE_PASSED
+#define HOST_CUDA_SITE_WHERE 0
+inline void note_memory(const void*, size_t, int) {}
+// A launch.
+struct Checks {
+  Checks(std::vector<uint32_t>&, uint64_t) {}
+  static constexpr bool is_sequential = false;
+};
 inline void forget_memory(const void*) {}
 
 }  // namespace host_cuda
@@ -50,6 +63,11 @@ inline void forget_memory(const void*) {}
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "host_cuda/threads.h"
+#include "host_sanitizer/canary.h"
+#include "host_sanitizer/findings.h"
+#include "host_sanitizer/races.h"
 
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
@@ -96,6 +114,8 @@ struct Area {
 };
 struct Range {
   const char *begin = nullptr, *end = nullptr;
+  bool is_global = false;   // other blocks reach it
+  bool is_tracked = false;  // what nothing has written holds canaries
   bool has(const char* p, size_t n) const {
     return p >= begin && p + n <= end;
   }
@@ -106,6 +126,8 @@ struct Doubt {
   size_t bytes = 0, place = 0;
   char before[16];
   Access first, second;
+  bool is_global = false;
+  unsigned block = 0;  // of the first, in global memory
 };
 
 // Two uses of shared memory are in order if a barrier of the block lies between them (`interval`), or their threads'
@@ -117,6 +139,7 @@ class Watch {
   Doubt doubt;
   Area* areas = nullptr;
   size_t area_count = 0;
+  host_sanitizer::Block in_grid;
   Range recent[8];  // what was found to be the kernel's to use, last
 
   void begin() {
@@ -126,15 +149,23 @@ class Watch {
   void pause() {
     on = false;
   }
-  void block(unsigned threads) {
-    ++interval;
+  void block(unsigned threads, unsigned number) {
+    first_interval_ = ++interval;
     clocks_.assign(threads, {});
     for (unsigned i = 0; i < threads; ++i) clocks_[i].of[i % 32] = 1;
     clock_ = clocks_.data();
     for (Range& r : recent) r = {};
+    in_races([&](host_sanitizer::Races& races) { races.begin_block(in_grid, number, interval); });
   }
   void barrier() {
     ++interval;
+    in_races([&](host_sanitizer::Races& races) { races.pass_barrier(in_grid, interval); });
+  }
+  void grid_barrier() {
+    in_races([&](host_sanitizer::Races& races) { races.pass_grid_barrier(in_grid); });
+  }
+  void fence() {
+    in_races([&](host_sanitizer::Races& races) { races.fence(in_grid); });
   }
   void met(unsigned warp, unsigned lanes) {
     Clock latest{};
@@ -177,6 +208,13 @@ class Watch {
     byte.write = now;
     return found;
   }
+  // Whether this block has written a byte of its shared memory.
+  HOST_CUDA_UNWATCHED bool has_written(const Byte& byte) const {
+    return byte.write.from && byte.write.interval >= first_interval_;
+  }
+  HOST_CUDA_UNWATCHED bool has_met(unsigned rank, unsigned before, unsigned clock) const {
+    return before / 32 == rank / 32 && clock_[rank].of[before % 32] >= clock;
+  }
   HOST_CUDA_UNWATCHED unsigned clock_of(unsigned rank) const {
     return clock_[rank].of[rank % 32];
   }
@@ -193,7 +231,14 @@ class Watch {
     if (!before.from || before.interval != now.interval || before.rank == now.rank) return true;
     // As compute-sanitizer: what is used by atomics is taken for the program's way to agree.
     if (before.use == Use::kAtomic || now.use == Use::kAtomic) return true;
-    return before.rank / 32 == now.rank / 32 && clock_[now.rank].of[before.rank % 32] >= before.clock;
+    return has_met(now.rank, before.rank, before.clock);
+  }
+  template <class Call>
+  void in_races(Call call) {
+    if (!host_sanitizer::is_on(host_sanitizer::kRacecheck)) return;
+    auto& races = host_sanitizer::Races::get();
+    const std::lock_guard<std::mutex> lock(races.mutex);
+    call(races);
   }
   template <class Call>
   void each(unsigned warp, unsigned lanes, Call call) {
@@ -204,7 +249,7 @@ class Watch {
   std::vector<Area> held_areas_;
   std::vector<Clock> clocks_;
   Clock* clock_ = nullptr;
-  unsigned next_ = 0;
+  unsigned next_ = 0, first_interval_ = 0;
 };
 
 struct Ours {
@@ -218,20 +263,46 @@ struct Ours {
   }
 };
 
-// What cudaMalloc and its kind gave this library.
+// What cudaMalloc and its kind gave this library, and where it was asked for.
+struct Allocation {
+  size_t bytes;
+  Where where;
+};
 struct Given {
   std::mutex mutex;
-  std::map<const char*, size_t> all;
+  std::map<const char*, Allocation> all;
 };
 inline Given& given() {
   static auto* made = new Given;
   return *made;
 }
-inline void note_memory(const void* p, size_t bytes) {
+#define HOST_CUDA_SITE , const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define HOST_CUDA_SITE_PASSED , file, line
+#define HOST_CUDA_SITE_WHERE \
+  ::host_cuda::Where {       \
+    file, line               \
+  }
+inline void note_memory(void* p, size_t bytes, Where where) {
   if (!p) return;
+  if (host_sanitizer::is_on(host_sanitizer::kInitcheck))
+    host_sanitizer::fill_with_canaries(static_cast<char*>(p), (bytes + 255) / 256 * 256);
   const std::lock_guard<std::mutex> lock(given().mutex);
-  given().all[static_cast<const char*>(p)] = bytes;
+  given().all[static_cast<const char*>(p)] = {bytes, where};
 }
+// A launch. Blocks run one after the other, so that findings are the same each time.
+struct Checks {
+  Checks(std::vector<uint32_t>& order, uint64_t blocks) : launching(mutex()) {
+    order = host_sanitizer::choose_order(blocks);
+    if (host_sanitizer::is_on(host_sanitizer::kRacecheck)) host_sanitizer::Races::get().begin_launch();
+  }
+  static std::mutex& mutex() {
+    static auto* const made = new std::mutex;
+    return *made;
+  }
+  static constexpr bool is_sequential = true;
+  const std::lock_guard<std::mutex> launching;
+};
+
 inline void forget_memory(const void* p) {
   const std::lock_guard<std::mutex> lock(given().mutex);
   given().all.erase(static_cast<const char*>(p));

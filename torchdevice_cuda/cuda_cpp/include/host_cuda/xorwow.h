@@ -4,7 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
+
+#include "host_cuda/block.h"
 
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
@@ -49,6 +52,8 @@ inline const std::vector<XorwowSteps>& xorwow_powers() {
   return *made;
 }
 inline XorwowWords xorwow_skip(XorwowWords v, uint64_t n, unsigned power) {
+  std::optional<Ours> ours;  // the table is no memory of the program's
+  if (worker) ours.emplace(worker->watch);
   const auto& powers = xorwow_powers();
   for (; n; n &= n - 1) v = powers[power + static_cast<unsigned>(__builtin_ctzll(n))](v);
   return v;

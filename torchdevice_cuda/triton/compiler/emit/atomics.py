@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from ..ir import Op
@@ -23,9 +24,13 @@ def _store_rows(writer: Writer, tile: Tile) -> Tile:
     return writer.store(tile) if tile.rows else tile
 
 
-def _write_change(op: Op, site: int, pointer: str, given: Sequence[str], c_type: str) -> str:
+def _releases(op: Op) -> bool:
+    """Return whether others that see the operation see what the program has written before."""
+    return not re.search(r"\b(relaxed|acquire)\b", op.text)
+
+
+def _write_change(op: Op, address: str, given: Sequence[str], c_type: str) -> str:
     """Return C++ for an atomic operation on one element."""
-    address = f"check(program, {site}, {pointer})"
     if op.name == "tt.atomic_cas":
         captures = f"wanted = ({c_type}){given[0]}, x = ({c_type}){given[1]}"
         return f"change_atomically({address}, [{captures}]({c_type} old) {{ return is_same(old, wanted) ? x : old; }})"
@@ -57,7 +62,8 @@ def _change(emitter: Emitter, op: Op) -> None:
     target = writer.declare(type_, "a" if type_.shape else "s")
 
     def write(given: list[str]) -> str:
-        change = _write_change(op, site, given[1], given[2 : 1 + count], c_type)
+        address = writer.check_atomic(site, given[1], c_type, _releases(op))
+        change = _write_change(op, address, given[2 : 1 + count], c_type)
         guard = f"if (!({given[1 + count]})) {given[0]} = ({c_type})0; else " if len(given) > 1 + count else ""
         return f"{guard}{given[0]} = {change};"
 
@@ -70,7 +76,8 @@ def change_tile(emitter: Emitter, op: Op, kind: str, pointers: Tile, mask: Tile,
     site, c_type = emitter.writer.add_site(op.line), name_type(pointers.type.pointee)
 
     def write(given: list[str]) -> str:
-        return f"if ({given[1]}) {_write_update(kind, f'check(program, {site}, {given[0]})', given[2], c_type)};"
+        address = emitter.writer.check_atomic(site, given[0], c_type, False)
+        return f"if ({given[1]}) {_write_update(kind, address, given[2], c_type)};"
 
     _write_each(emitter, value.shape, [pointers, mask, value], write)
 
@@ -83,7 +90,8 @@ def _load(emitter: Emitter, op: Op) -> None:
     def write(given: list[str]) -> str:
         guard = f"{given[2]} ? " if len(given) > 2 else ""
         rest = f" : ({c_type})0" if guard else ""
-        return f"{given[0]} = {guard}read_acquired(check(program, {site}, {given[1]})){rest};"
+        address = writer.check_atomic(site, given[1], c_type, False)
+        return f"{given[0]} = {guard}read_acquired({address}){rest};"
 
     _write_each(emitter, type_.shape, [target, *emitter.list_operands(op)], write)
     emitter.set(op.results[0], target)
@@ -95,7 +103,8 @@ def _store(emitter: Emitter, op: Op) -> None:
 
     def write(given: list[str]) -> str:
         guard = f"if ({given[2]}) " if len(given) > 2 else ""
-        return f"{guard}write_released(check(program, {site}, {given[0]}), ({c_type}){given[1]});"
+        address = emitter.writer.check_atomic(site, given[0], c_type, _releases(op))
+        return f"{guard}write_released({address}, ({c_type}){given[1]});"
 
     _write_each(emitter, of[0].shape, of, write)
 
@@ -110,7 +119,7 @@ def _poll(emitter: Emitter, op: Op) -> None:
     c_type = name_type(pointers.type.pointee)
 
     def write(given: list[str]) -> str:
-        address = f"check(program, {site}, {given[1]})"
+        address = writer.check_atomic(site, given[1], c_type, False)
         return f"{given[0]} = wait_for(program, {site}, {address}, ({c_type}){given[2]}, {deadline});"
 
     _write_each(emitter, type_.shape, [target, pointers, expected], write)

@@ -16,10 +16,10 @@ Handler = Callable[["Emitter", Op], None]
 class Emitter:
     """Writes a kernel's body."""
 
-    def __init__(self, function: Function, handlers: dict[str, Handler]) -> None:
+    def __init__(self, function: Function, handlers: dict[str, Handler], is_sanitized: bool) -> None:
         self.function = function
         self.uses = Uses(function)
-        self.writer = Writer()
+        self.writer = Writer(is_sanitized)
         self._handlers = handlers
         self._tiles: dict[Value, Tile] = {}
 

@@ -16,8 +16,9 @@ _LEAST_IN_PLACE = 64
 class _Access:
     """A tile of pointers with its mask, of a load or store."""
 
-    def __init__(self, emitter: Emitter, op: Op, pointers: Tile, mask: Tile | None) -> None:
+    def __init__(self, emitter: Emitter, op: Op, kind: str, pointers: Tile, mask: Tile | None) -> None:
         self.writer, self.pointers, self.mask = emitter.writer, pointers, mask
+        self._kind = kind
         self.site = self.writer.add_site(op.line)
         self.size = pointers.shape[-1] if pointers.shape else 1
         self.c_type = name_type(pointers.type.pointee)
@@ -71,7 +72,11 @@ class _Access:
         if way.row and way.is_checked:
             return f"{way.row}[{index} * {way.stride}]" if way.stride else f"{way.row}[{index}]"
         pointer = f"{way.row} + {index}" if way.row else self.write_at(self.pointers, index, nest)
-        return f"*{pointer}" if way.is_checked else f"*check(program, {self.site}, {pointer})"
+        return f"*{pointer}" if way.is_checked else f"*{self.check(pointer)}"
+
+    def check(self, pointer: str, count: str = "1") -> str:
+        """Return a pointer that is checked."""
+        return self.writer.check(self._kind, self.site, pointer, count)
 
     def write_mask(self, index: str, nest: Nest) -> str:
         """Return whether an element is selected."""
@@ -103,7 +108,9 @@ def _write_row(access: _Access, make: _Make) -> str:
     step = pointers.last_step
     is_prefix = access.mask is None or access.mask.falls
     count = access.define_count() if is_prefix else str(access.size)
-    if step == 1 and access.size > 1:
+    if writer.is_sanitized:  # by element
+        access.write_row_loop(count, make(_Way("", False, not is_prefix)))
+    elif step == 1 and access.size > 1:
         first = access.define(pointers, "0")
         row = writer.name("p")
         writer.put(f"{access.c_type}* __restrict const {row} = {first};")
@@ -133,7 +140,7 @@ def _write_contiguous(access: _Access, row: str, count: str, is_prefix: bool, ma
     writer = access.writer
     if is_prefix:
         guard = "" if count.isdigit() else f"if ({count} > 0) "
-        writer.put(f"{guard}check(program, {access.site}, {row}, {count});")
+        writer.put(f"{guard}{access.check(row, count)};")
         access.write_row_loop(count, make(_Way(row, True, False)))
         return
     with writer.braces(f"if (is_accessible(program, {access.site}, {row}, {access.size}))"):
@@ -150,17 +157,18 @@ def _load(emitter: Emitter, op: Op) -> None:
 def load_tile(emitter: Emitter, op: Op, pointers: Tile, mask: Tile | None, other: Tile | None) -> None:
     """Write a load; its result is that of `op`."""
     type_ = op.results[0].type
-    access = _Access(emitter, op, pointers, mask)
+    kind = "volatile" if "isVolatile = true" in op.text else "read"
+    access = _Access(emitter, op, kind, pointers, mask)
     writer = emitter.writer
     if not type_.shape:
-        read = f"read_scalar(check(program, {access.site}, {pointers.text}))"
+        read = f"read_scalar({access.check(pointers.text)})"
         if mask is not None:
             read = f"{mask.text} ? {read} : {other.text if other is not None else f'({access.c_type})0'}"
         emitter.set(op.results[0], writer.define(type_, read))
         return
     target = writer.declare(type_)
     is_row = _is_row(pointers) and type_.size >= _LEAST_IN_PLACE and (mask is None or mask.falls)
-    if is_row and emitter.uses.is_read_in_place(op):
+    if is_row and not writer.is_sanitized and emitter.uses.is_read_in_place(op):
         emitter.set(op.results[0], _read_in_place(access, target, other))
         return
 
@@ -204,7 +212,7 @@ def _read_in_place(access: _Access, copy: Tile, other: Tile | None) -> Tile:
     row = Row(writer.name("row"), copy.name, access.size)
     writer.put(f"const {access.c_type}* {row.pointer} = {first};")
     guard = "" if count.isdigit() else f"if ({count} > 0) "
-    writer.put(f"{guard}check(program, {access.site}, {row.pointer}, {count});")
+    writer.put(f"{guard}{access.check(row.pointer, count)};")
     if not count.isdigit():
 
         def take(index: str, nest: Nest) -> None:
@@ -229,11 +237,11 @@ def _store(emitter: Emitter, op: Op) -> None:
 
 def store_tile(emitter: Emitter, op: Op, pointers: Tile, value: Tile, mask: Tile | None) -> None:
     """Write a store."""
-    access = _Access(emitter, op, pointers, mask)
+    access = _Access(emitter, op, "write", pointers, mask)
     writer = emitter.writer
     if not pointers.shape:
         guard = f"if ({mask.text}) " if mask is not None else ""
-        writer.put(f"{guard}*check(program, {access.site}, {pointers.text}) = {value.text};")
+        writer.put(f"{guard}*{access.check(pointers.text)} = {value.text};")
         return
 
     for row in sorted(

@@ -37,7 +37,41 @@ struct Grid {
   int created, ended;
   // When the calling thread has looked for signals, and when a thread was added.
   int64_t looked, added;
+#ifdef TTC_SANITIZED
+  std::vector<uint32_t> order;
+#endif
 };
+
+#ifdef TTC_SANITIZED
+// Programs run one after the other, unless one waits for another, in an order that the seed chooses.
+static std::mutex g_sanitized;
+static void begin_sanitized(Grid& grid) {
+  g_sanitized.lock();
+  host_sanitizer::Races::get().begin_launch();
+  if (!grid.waits) {
+    grid.launch->threads = 1;
+    grid.order = host_sanitizer::choose_order(grid.total);
+  }
+}
+static void end_sanitized() {
+  g_sanitized.unlock();
+}
+static void begin_program(Program& program, Grid& grid, int64_t number) {
+  const int64_t x = grid.launch->grid[0], y = grid.launch->grid[1];
+  if (!grid.order.empty()) {
+    number = grid.order[number];
+    program.index[0] = (int32_t)(number % x);
+    program.index[1] = (int32_t)(number / x % y), program.index[2] = (int32_t)(number / x / y);
+  }
+  auto& races = host_sanitizer::Races::get();
+  const std::lock_guard<std::mutex> lock(races.mutex);
+  races.begin_block(program.block, (uint32_t)number, 0);
+}
+#else
+TTC_INLINE void begin_sanitized(Grid&) {}
+TTC_INLINE void end_sanitized() {}
+TTC_INLINE void begin_program(Program&, Grid&, int64_t) {}
+#endif
 
 // Run Python's handlers of signals, on the calling thread. One that raises ends the launch: Python raises it then.
 TTC_COLD static void handle_signals(Grid& grid) {
@@ -143,6 +177,7 @@ static void run_programs(Grid& grid, bool is_caller, int64_t until) {
         is_over = true;
         break;
       }
+      begin_program(program, grid, number);
       try {
         grid.run(program, launch.arguments);
       } catch (const Ended&) {
@@ -199,6 +234,7 @@ static void join_threads(Grid& grid) {
 static int run_grid(Launch* launch, Run run, int sites, size_t stack, bool waits) {
   Grid grid{launch, run, sites, waits, (int64_t)launch->grid[0] * launch->grid[1] * launch->grid[2]};
   const bool fits = stack <= (256 << 10);
+  begin_sanitized(grid);
   grid.looked = now();
   pthread_mutex_init(&grid.mutex, nullptr);
   pthread_cond_init(&grid.is_over, nullptr);
@@ -214,6 +250,7 @@ static int run_grid(Launch* launch, Run run, int sites, size_t stack, bool waits
     if (fits) run_programs(grid, true, NEVER);
   }
   join_threads(grid);
+  end_sanitized();
   pthread_attr_destroy(&grid.attributes);
   pthread_cond_destroy(&grid.is_over);
   pthread_mutex_destroy(&grid.mutex);

@@ -6,3 +6,6 @@
 #include "grid.h"
 #include "memory.h"
 #include "types.h"
+#ifdef TTC_SANITIZED
+#include "checks.h"
+#endif

@@ -1,6 +1,10 @@
 // Device memory: every access of a kernel is checked against it, a contiguous row at once.
 #pragma once
 #include "types.h"
+#ifdef TTC_SANITIZED
+#include "host_sanitizer/races.h"
+#include "host_sanitizer/tools.h"
+#endif
 
 struct Range {
   uintptr_t first, size;
@@ -10,7 +14,14 @@ struct Table {
   int64_t count;
   Range ranges[1];
 };
-enum Failure : int32_t { NO_FAILURE = 0, BAD_ADDRESS = 1, ASSERTION = 2, NO_PROGRESS = 3, INTERRUPTED = 4 };
+enum Failure : int32_t {
+  NO_FAILURE = 0,
+  BAD_ADDRESS = 1,
+  ASSERTION = 2,
+  NO_PROGRESS = 3,
+  INTERRUPTED = 4,
+  MISALIGNED = 5
+};
 
 // Functions of Python, for the thread that handles its signals.
 struct Signals {
@@ -60,6 +71,9 @@ struct Program {
   Range* seen;
   bool is_caller;
   int32_t index[3];
+#ifdef TTC_SANITIZED
+  host_sanitizer::Block block;
+#endif
 };
 
 TTC_COLD static void fail(Program& program, Failure failure, int site, uintptr_t address) {

@@ -80,20 +80,28 @@ bool is_synchronizing_call(const char* call) {
   return name.size() > kEnd.size() && name.substr(name.size() - kEnd.size()) == kEnd;
 }
 
-void begin_counted(WorkInProgress& now, const std::string& op, Site site) {
+constexpr std::string_view kStreamWait = "cudaStreamWaitEvent", kGraphLaunch = "cudaGraphLaunch";
+
+void begin_counted(WorkInProgress& now, const std::string& op, c10::DeviceIndex device, Site site) {
   now.op = intern_name(op);
   now.site = site;
+  now.device = device;
+  now.stream = current_stream(device);
   now.began_ns = now_ns();
 }
 
 void count_done(const WorkInProgress& now) {
   const int64_t ns = t_predicted_ns < 0 ? now_ns() - now.began_ns : t_predicted_ns;
   const Activity& work = now.work;
-  if (work.kind == ActivityKind::Memcpy)
-    count_work(Counted::Copy, intern_name(work.name), now.site, ns, work.bytes);
-  else
-    count_work(Counted::Kernel, now.op, now.site, ns, 0);
-  if (now.is_awaited) count_work(Counted::Wait, now.op, now.site, 0, 0);
+  Span span{Counted::Kernel, now.op, now.site, now.device, now.stream, now.began_ns, ns, 0, now.of_graph};
+  if (work.kind == ActivityKind::Memcpy) {
+    span.kind = Counted::Copy;
+    span.name = intern_name(work.name);
+    span.bytes = work.bytes;
+  }
+  count_work(span);
+  // The time is that of the work.
+  if (now.is_awaited) count_work({Counted::Wait, now.op, now.site, now.device, now.stream, now.began_ns + ns, 0});
 }
 
 void append_activity(Activity a) {
@@ -174,9 +182,12 @@ void leave_range() {
 void RuntimeCall::begin(const char* name, const StreamState* stream) {
   // Nodes of a replayed graph are not calls of the program.
   if (t_in_node || !name) return;
-  if (is_counted() && is_synchronizing_call(name)) {
+  const bool is_stream_wait = name == kStreamWait;
+  if (is_counted() && (is_stream_wait || is_synchronizing_call(name))) {
     name_ = name;
+    stream_ = stream;
     counted_since_ = now_ns();
+    counted_as_ = is_stream_wait ? Counted::StreamWait : Counted::Wait;
   }
   if (!is_recording()) return;
   name_ = name;
@@ -189,7 +200,9 @@ void RuntimeCall::end() {
   if (start_) record();
   if (counted_since_) {
     const int64_t ns = now_ns() - counted_since_;
-    count_work(Counted::Wait, intern_name(name_), DeviceWork::site(), ns, 0);
+    const auto device = stream_ ? stream_->device : t_current_device;
+    count_work(
+        {counted_as_, intern_name(name_), DeviceWork::site(), device, stream_ ? stream_->id : 0, counted_since_, ns});
   }
 }
 
@@ -225,7 +238,7 @@ void DeviceWork::begin(const std::string& op, c10::DeviceIndex device) {
   active_ = true;
   t_work_in_progress = &now_;
   exceptions_ = std::uncaught_exceptions();
-  if (is_counted()) begin_counted(now_, op, find_site());
+  if (is_counted()) begin_counted(now_, op, device, find_site());
   if (!is_recording()) return;
   now_.is_recorded = true;
   now_.called = c10::getApproximateTime();
@@ -287,12 +300,15 @@ void DeviceWork::end() {
   append_activity(std::move(work));
 }
 
-GraphLaunch::GraphLaunch(c10::DeviceIndex device) : active_(is_profiled()) {
+GraphLaunch::GraphLaunch(c10::DeviceIndex device) : active_(is_profiled()), device_(device) {
   if (!active_) return;
-  if (is_counted()) site_ = find_site();
+  if (is_counted()) {
+    site_ = find_site();
+    began_ns_ = now_ns();
+  }
   is_recorded_ = is_recording();
   if (!is_recorded_) return;
-  call_ = start_activity(ActivityKind::Runtime, "cudaGraphLaunch", device);
+  call_ = start_activity(ActivityKind::Runtime, std::string(kGraphLaunch), device);
   call_.correlation = t_graph = next_correlation();
   call_.launches = true;
 }
@@ -300,6 +316,10 @@ GraphLaunch::GraphLaunch(c10::DeviceIndex device) : active_(is_profiled()) {
 GraphLaunch::~GraphLaunch() {
   if (!active_) return;
   done();
+  if (began_ns_)
+    count_work(
+        {Counted::Graph, intern_name(std::string(kGraphLaunch)), site_, device_, current_stream(device_), began_ns_,
+         now_ns() - began_ns_});
   if (!is_recorded_) return;
   t_graph = 0;
   call_.end = c10::getApproximateTime();
@@ -324,7 +344,10 @@ void GraphLaunch::next(const std::string& name, c10::DeviceIndex device, bool co
   // Drop the overload name: activities outside of graphs are named without it, too.
   const std::string op = name.substr(0, name.find('.'));
   now_ = {};
-  if (is_counted()) begin_counted(now_, op, site_);
+  if (is_counted()) {
+    begin_counted(now_, op, device, site_);
+    now_.of_graph = true;
+  }
   if (is_recorded_) {
     now_.is_recorded = true;
     now_.work = start_activity(ActivityKind::Kernel, kernel_name(op), device);

@@ -102,6 +102,7 @@ class RuntimeCall {
   uint32_t correlation_ = 0;
   c10::approx_time_t start_ = 0;
   int64_t counted_since_ = 0;  // 0: not counted
+  Counted counted_as_ = Counted::Wait;
 };
 
 // Work of the device that the calling thread executes.
@@ -113,6 +114,9 @@ struct WorkInProgress {
   const std::string* op = nullptr;
   Site site = kNoSite;
   int64_t began_ns = 0;
+  c10::DeviceIndex device = 0;
+  c10::StreamId stream = 0;
+  bool of_graph = false;
 };
 
 // Work of the device, from its launch until it is done. Nested work is not recorded: operators that a kernel calls are
@@ -174,6 +178,8 @@ class GraphLaunch {
   Activity call_;
   WorkInProgress now_;
   Site site_ = kNoSite;  // the line that replays the graph
+  c10::DeviceIndex device_;
+  int64_t began_ns_ = 0;  // 0: not counted
   int nodes_ = 0;
 };
 

@@ -208,6 +208,7 @@ class DeviceMemory {
   void release_uncached(Block* b);
   void drop_if_unused(PoolId id);
   size_t private_bytes() const;
+  size_t largest_free_block() const;
   // Both release the lock before they throw.
   [[noreturn]] void out_of_memory(
       const Pool& pool, size_t size, size_t bytes, c10::StreamId stream, Lock& lock, const Context& context);

@@ -16,6 +16,7 @@ Site (*g_find_site)() = nullptr;
 ForwardNode (*g_find_forward_node)() = nullptr;
 SourceLine (*g_describe_site)(Site) = nullptr;
 bool (*g_is_in_backward)() = nullptr;
+void (*g_add_span)(const Span&) = nullptr;
 
 namespace {
 
@@ -45,9 +46,14 @@ struct DeviceMemoryTimeline {
   void store_peak() {
     if (!at_peak) return;
     at_peak = false;
-    held_at_peak.clear();
+    held_at_peak = holders();
+  }
+
+  std::vector<std::pair<Site, int64_t>> holders() const {
+    std::vector<std::pair<Site, int64_t>> found;
     for (const auto& [site, bytes] : by_line)
-      if (bytes > 0) held_at_peak.emplace_back(site, bytes);
+      if (bytes > 0) found.emplace_back(site, bytes);
+    return found;
   }
 
   void restart() {
@@ -93,7 +99,7 @@ struct ForwardLine {
 struct Ledger {
   std::mutex mutex;
   std::unordered_set<std::string> names;  // only grows; the elements never move
-  std::array<std::unordered_map<const std::string*, ByLine>, 3> rows;
+  std::array<std::unordered_map<const std::string*, ByLine>, kCountedByLine> rows;
   uint64_t cells = 0;  // created so far
   std::map<c10::DeviceIndex, DeviceMemoryTimeline> timelines;
   std::vector<ForwardLine> forwards;
@@ -166,16 +172,29 @@ const std::string* intern_name(const std::string& text) {
   return &*all.names.insert(text).first;
 }
 
-void count_work(Counted kind, const std::string* name, Site site, int64_t ns, int64_t bytes) {
-  const ForwardNode node = kind != Counted::Wait && g_find_forward_node ? g_find_forward_node() : ForwardNode{};
+void count_work(const Span& span) {
+  const bool computes = span.kind < Counted::Wait;
+  const ForwardNode node = computes && g_find_forward_node ? g_find_forward_node() : ForwardNode{};
   auto& all = ledger();
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (!is_counted()) return;
-  auto& cell = all.rows[static_cast<size_t>(kind)][name][site];
-  if (!cell.calls++) cell.order = all.cells++;
-  cell.ns += ns;
-  cell.bytes += bytes;
-  all.note(node, site);
+  if (g_add_span) g_add_span(span);
+  if (const auto kind = static_cast<size_t>(span.kind); kind < kCountedByLine) {
+    auto& cell = all.rows[kind][span.name][span.site];
+    if (!cell.calls++) cell.order = all.cells++;
+    cell.ns += span.ns;
+    cell.bytes += span.bytes;
+  }
+  all.note(node, span.site);
+}
+
+std::unique_lock<std::mutex> lock_ledger() {
+  return std::unique_lock<std::mutex>(ledger().mutex);
+}
+
+std::vector<std::pair<Site, int64_t>> list_holders(c10::DeviceIndex device) {
+  const auto lock = lock_ledger();
+  return ledger().timelines[device].holders();
 }
 
 void note_forward(Site site) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 
 #include <cstdint>
 #include <mutex>
@@ -46,7 +47,25 @@ struct SourceLine {
 extern SourceLine (*g_describe_site)(Site site);
 extern bool (*g_is_in_backward)();
 
-enum class Counted : uint8_t { Kernel, Copy, Wait };
+// The first three are counted by line. A stream that waits for an event, and the launch of a graph, are only part of a
+// timeline.
+enum class Counted : uint8_t { Kernel, Copy, Wait, StreamWait, Graph };
+constexpr size_t kCountedByLine = 3;
+
+// One piece of work or one wait, as it ends.
+struct Span {
+  Counted kind;
+  const std::string* name;
+  Site site;
+  c10::DeviceIndex device;
+  c10::StreamId stream;
+  int64_t began_ns, ns;
+  int64_t bytes = 0;
+  bool of_graph = false;  // a node of a replayed graph
+};
+// Adds a span to a timeline; null without one. Called under the ledger's lock.
+extern void (*g_add_span)(const Span&);
+std::unique_lock<std::mutex> lock_ledger();
 
 struct CountedRow {
   Counted kind;
@@ -82,10 +101,12 @@ Counts read_counts(bool clear);
 
 // Intern a string; the pointer stays valid.
 const std::string* intern_name(const std::string& text);
-void count_work(Counted kind, const std::string* name, Site site, int64_t ns, int64_t bytes);
+void count_work(const Span& span);
 // Count a block that is allocated (positive `bytes`) or freed. `allocated` is the device's total after that. The
 // device's lock must be held.
 void count_memory(c10::DeviceIndex device, const void* block, int64_t bytes, int64_t allocated);
+// Return the bytes that each line holds on a device now.
+std::vector<std::pair<Site, int64_t>> list_holders(c10::DeviceIndex device);
 // Set the line that the calling thread allocates at. Call it before taking a device's lock.
 void set_allocation_site(Site site);
 

@@ -11,6 +11,7 @@
 namespace hostdevice {
 
 std::atomic<OutOfMemoryObserver> g_oom_observer{nullptr};
+std::atomic<OutOfMemoryObserver> g_note_shortage{nullptr};
 
 void throw_out_of_memory(const OutOfMemoryInfo& s) {
   const auto& limits = s.limits;

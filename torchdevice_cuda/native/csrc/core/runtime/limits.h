@@ -36,12 +36,16 @@ struct OutOfMemoryInfo {
   bool async;               // use the error message of cudaMallocAsync
   size_t free;              // of the device, or what the machine has left if that is less
   Limits limits;
+  size_t largest_block;  // the largest free block of the cache
 };
 
 // Called with every shortage before its error is thrown, without any lock: it may run the program's code, which may
 // allocate and may throw an error of its own. May be null.
 using OutOfMemoryObserver = void (*)(const OutOfMemoryInfo&);
 extern std::atomic<OutOfMemoryObserver> g_oom_observer;
+
+// The same for a report, with the device's holders of memory still those of the shortage.
+extern std::atomic<OutOfMemoryObserver> g_note_shortage;
 
 // Throw with CUDA's message, or that of MPS. Called without the device's lock.
 [[noreturn]] void throw_out_of_memory(const OutOfMemoryInfo& info);

@@ -97,15 +97,23 @@ size_t DeviceMemory::private_bytes() const {
   return found;
 }
 
+size_t DeviceMemory::largest_free_block() const {
+  size_t largest = 0;
+  for (const auto* pool : {&small_, &large_})
+    for (const auto* b : pool->free) largest = std::max(largest, b->size);
+  return largest;
+}
+
 void DeviceMemory::out_of_memory(
     const Pool& pool, size_t size, size_t bytes, c10::StreamId stream, Lock& lock, const Context& context) {
   stats_.num_ooms++;
   const size_t wanted = options_.segment_size(size);
   const size_t free = std::min(limits_.free(reserved() + uncached_), host_left());
   const OutOfMemoryInfo info{index_,          bytes,          wanted, allocated(), reserved(),
-                             private_bytes(), options_.async, free,   limits_};
+                             private_bytes(), options_.async, free,   limits_,     largest_free_block()};
   trace_event(Action::Oom, free, size, stream, &pool, context);
   lock.unlock();
+  if (const auto note = g_note_shortage.load(std::memory_order_acquire); note && is_counted()) note(info);
   c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), info.allocated, info.reserved, device(index_));
   if (const auto tell = g_oom_observer.load(std::memory_order_acquire)) tell(info);
   throw_out_of_memory(info);

@@ -1,0 +1,4 @@
+// What memory holds that nothing has written: the device fills it, and kernels look for it.
+#pragma once
+
+#include "../../../native/csrc/initcheck/canary.h"
