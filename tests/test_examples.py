@@ -20,7 +20,12 @@ PLAIN = {
     "same_seed.py": "tensor([0.6130, 0.0101, 0.3984], device='cuda:0')",
 }
 TESTED_OTHERWISE = {
-    *("ddp.py", "rehearse_llama.py", "test_memory_budget.py", "test_triton_softmax.py", "notebook.ipynb", "ci"),
+    "ddp.py",
+    "rehearse_llama.py",
+    "test_memory_budget.py",
+    "test_triton_softmax.py",
+    "notebook.ipynb",
+    "ci",
 }
 _EACH = """
 import runpy, sys, traceback

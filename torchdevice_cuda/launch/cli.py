@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from .. import settings
 from .._version import __version__
 from ..settings import gpus, variables
-from . import failing, options, program
+from . import failing, options, planning, program
 
 NAME = failing.NAME
 _SMI = "nvidia-smi"
@@ -36,6 +36,8 @@ class Request:
     target: str = ""  # the script, module or code
     value: str = ""  # of an action, or of its option
     args: list[str] = dataclasses.field(default_factory=list)
+    #: plan the program instead of only running it
+    plan: planning.Plan | None = None
 
 
 def parse(words: Sequence[str]) -> Request:
@@ -53,6 +55,8 @@ def parse(words: Sequence[str]) -> Request:
             return _program(request, "stdin", word, rest)
         if word == _SMI:
             return _program(request, _SMI, word, rest)
+        if word == planning.NAME:
+            return _plan(request, rest)
         if not word.startswith("-"):
             return _program(request, "script", word, rest)
         if word == "--":
@@ -82,6 +86,20 @@ def parse(words: Sequence[str]) -> Request:
         else:
             _setting(request, word, rest)
     return request
+
+
+def _plan(request: Request, rest: list[str]) -> Request:
+    """Parse the plan's options and its program."""
+    try:
+        plan = planning.read_options(rest)
+    except planning.PlanError as error:
+        raise UsageError(str(error)) from None
+    planned = parse(rest)
+    if planned.action not in ("script", "module", "command", "stdin") or planned.plan is not None:
+        raise UsageError("plan needs a program after it: a script, -m module, -c code, or -")
+    planned.plan = plan
+    planned.overrides = planning.override({**request.overrides, **planned.overrides})
+    return planned
 
 
 def _program(request: Request, action: str, target: str, args: list[str]) -> Request:
@@ -166,7 +184,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if request.action in ("build", "cache-key"):
             return _build(request, chosen)
         activation.start(request.overrides, failing.end_program)
-    except (settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
+        if request.plan is not None:
+            planning.start(request.plan)
+    except (
+        *(settings.SettingsError, planning.PlanError),
+        *(activation.ActivationError, activation.DriverUnavailable),
+    ) as error:
         return _fail(str(error))
     except KeyboardInterrupt as interruption:
         from ..native.build import BuildInterrupted

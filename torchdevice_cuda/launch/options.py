@@ -77,6 +77,8 @@ usage: python -m torchdevice_cuda [options] script.py [args]
        python -m torchdevice_cuda [options] - [args]          the program comes from standard input
        python -m torchdevice_cuda [options]                   an interactive session
        python -m torchdevice_cuda [options] nvidia-smi [args] the GPUs, and the processes that use them
+       python -m torchdevice_cuda plan [--gpus NAMES] [--prices FILE] [--html FILE] script.py [args]
+                                                              GPUs for a program: memory, time of a step, cost
        {NAME} ...                                   the same, once installed
 Options end where the program begins; all later words are the program's arguments.
 """

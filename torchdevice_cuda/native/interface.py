@@ -286,6 +286,9 @@ class Native(NativeMemory, Device, Protocol):
     def stop_clock(self) -> None:
         """Keep the host's time again."""
 
+    def read_clock_counts(self) -> tuple[list[int], int]:
+        """Return the calls by the id that ``predict`` returned, and the nanoseconds that computing took here."""
+
     # ---------------------------------------------------------------- rehearsal
     def start_rehearsal(self, report: Callable[[str, str], None]) -> None:
         """Compute no large tensors; call ``report(kind, name)`` where something depends on their values."""

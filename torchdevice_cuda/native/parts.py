@@ -246,7 +246,9 @@ _PARTS: dict[str, dict[str, Part]] = {
             _single("profiling", 14), "device events for PyTorch's profilers", functions=("describe_devices",)
         ),
         "clock": Part(
-            _single("clock", 16), "the clock of a GPU: predicted times", functions=("start_clock", "stop_clock")
+            _single("clock", 16),
+            "the clock of a GPU: predicted times",
+            functions=("start_clock", "stop_clock", "read_clock_counts"),
         ),
         "rehearsal": Part(
             {"rehearsal": Unit("-O1", ("rehearsal", "inference"), seconds=22)},

@@ -29,6 +29,8 @@ Predict g_predict = nullptr;
 // The host's time to launch a kernel, and the GPU's time between kernels of a stream.
 int64_t g_launch_ns = 0, g_gap_ns = 0;
 std::atomic<bool> g_is_on{false};
+// The time in which calls were computed here.
+std::atomic<int64_t> g_computing_ns{0};
 
 int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -40,7 +42,9 @@ class Unclocked {
  public:
   Unclocked() : began_(steady_ns()) {}
   ~Unclocked() {
-    g_clock_offset_ns.fetch_sub(steady_ns() - began_, std::memory_order_acq_rel);
+    const auto ns = steady_ns() - began_;
+    g_computing_ns.fetch_add(ns, std::memory_order_relaxed);
+    g_clock_offset_ns.fetch_sub(ns, std::memory_order_acq_rel);
   }
   Unclocked(const Unclocked&) = delete;
   Unclocked& operator=(const Unclocked&) = delete;
@@ -57,16 +61,37 @@ class Predictions {
     {
       const std::shared_lock<std::shared_mutex> lock(mutex_);
       const auto found = all_.find(key);
-      if (found != all_.end()) return found->second;
+      if (found != all_.end()) return count(found->second);
     }
     const auto made = g_predict(op.schema().name(), arguments);
     const std::unique_lock<std::shared_mutex> lock(mutex_);
-    return all_.emplace(key, made).first->second;
+    return count(all_.emplace(key, made).first->second);
+  }
+  void forget() {
+    const std::unique_lock<std::shared_mutex> lock(mutex_);
+    all_.clear();
+    const std::lock_guard<std::mutex> counting(counting_);
+    calls_.clear();
+  }
+  std::vector<uint64_t> read_calls() {
+    const std::lock_guard<std::mutex> lock(counting_);
+    return calls_;
   }
 
  private:
+  Prediction count(const Prediction& prediction) {
+    if (prediction.id < 0) return prediction;
+    const std::lock_guard<std::mutex> lock(counting_);
+    const auto id = static_cast<size_t>(prediction.id);
+    if (id >= calls_.size()) calls_.resize(id + 1);
+    calls_[id]++;
+    return prediction;
+  }
+
   std::shared_mutex mutex_;
   std::unordered_map<uint64_t, Prediction> all_;
+  std::mutex counting_;
+  std::vector<uint64_t> calls_;  // by id
 };
 Predictions& predictions() {
   static auto* all = new Predictions;
@@ -165,6 +190,7 @@ void start_clock(Predict predict, int64_t launch_ns, int64_t gap_ns) {
   g_predict = predict;
   g_launch_ns = launch_ns;
   g_gap_ns = gap_ns;
+  predictions().forget();
   if (!g_next) {
     g_next = std::exchange(g_record, &call);
     g_next_work = std::exchange(g_record_work, &work);
@@ -179,6 +205,10 @@ void stop_clock() {
   if (!g_is_on.exchange(false)) return;
   g_interceptors.fetch_sub(1);
   simulate_time(false);
+}
+
+ClockCounts read_clock_counts() {
+  return {predictions().read_calls(), g_computing_ns.load()};
 }
 
 }  // namespace hostdevice

@@ -5,6 +5,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <string>
+#include <vector>
 
 namespace hostdevice {
 
@@ -12,11 +13,19 @@ namespace hostdevice {
 struct Prediction {
   int64_t ns = 0;
   int launches = 0;
+  int id = -1;  // under which its calls are counted
 };
 // Predicts a call; may run Python.
 using Predict = Prediction (*)(const std::string& name, c10::ArrayRef<c10::IValue> arguments);
 
 void start_clock(Predict predict, int64_t launch_ns, int64_t gap_ns);
 void stop_clock();
+
+// What was counted since the start of the clock: calls by id, and the time that computing them here took.
+struct ClockCounts {
+  std::vector<uint64_t> calls;
+  int64_t computing_ns;
+};
+ClockCounts read_clock_counts();
 
 }  // namespace hostdevice

@@ -44,8 +44,10 @@ Prediction call_python(const std::string& name, c10::ArrayRef<IValue> arguments)
   const py::gil_scoped_acquire gil;
   py::list described;
   for (const auto& v : arguments) described.append(describe(v));
-  const auto predicted = (*g_function)(name, described, uses_tf32()).cast<std::pair<double, double>>();
-  return {static_cast<int64_t>(predicted.first), static_cast<int>(predicted.second)};
+  const py::tuple predicted = (*g_function)(name, described, uses_tf32());
+  return {
+      static_cast<int64_t>(predicted[0].cast<double>()), static_cast<int>(predicted[1].cast<double>()),
+      predicted.size() > 2 ? predicted[2].cast<int>() : -1};
 }
 
 void start(const py::object& function, int64_t launch_ns, int64_t gap_ns) {
@@ -57,6 +59,10 @@ void begin(PyObject* module) {
   auto m = py::reinterpret_borrow<py::module_>(module);
   m.def("start_clock", &start, py::arg("predict"), py::arg("launch_ns"), py::arg("gap_ns"));
   m.def("stop_clock", &stop_clock);
+  m.def("read_clock_counts", [] {
+    const auto counts = read_clock_counts();
+    return std::make_pair(counts.calls, counts.computing_ns);
+  });
 }
 
 }  // namespace

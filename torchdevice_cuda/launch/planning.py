@@ -1,0 +1,112 @@
+"""``python -m torchdevice_cuda plan``: its options, and the table at the end of the program."""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from .. import _compat
+from ..settings import gpus, variables
+
+NAME = "plan"
+#: More than any GPU has, so that the program itself does not run out of memory.
+_MEMORY = "8TiB"
+
+
+class PlanError(Exception):
+    """An option of the plan cannot be read."""
+
+
+@dataclasses.dataclass
+class Plan:
+    """The options of a plan."""
+
+    gpus: str = ""
+    prices: str = ""
+    html: str = ""
+
+
+#: The options, and what follows each.
+FLAGS = {
+    "--gpus": "names such as a100-80,h200, or all",
+    "--prices": "a TOML file of prices for an hour, such as h200 = 3.5",
+    "--html": "a path that can be written",
+}
+
+
+def read_options(rest: list[str]) -> Plan:
+    """Take the plan's options from the beginning of these words."""
+    plan = Plan()
+    while rest and rest[0].partition("=")[0] in FLAGS:
+        flag, attached, value = rest.pop(0).partition("=")
+        if not attached:
+            if not rest:
+                raise PlanError(f"{flag} needs a value; allowed: {FLAGS[flag]}")
+            value = rest.pop(0)
+        setattr(plan, flag[2:], os.path.abspath(value) if flag != "--gpus" else value)
+    return plan
+
+
+def override(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a plan's rehearsal."""
+    return {"gpu": "h200", "memory": _MEMORY, "rehearse": "on", **overrides}
+
+
+def _read_prices(path: str) -> dict[str, float]:
+    try:
+        read = _compat.read_toml(Path(path))
+    except (OSError, ValueError) as error:
+        raise PlanError(f"--prices={path!r} cannot be read ({error}); allowed: {FLAGS['--prices']}") from None
+    prices = {}
+    for name, price in read.items():
+        if isinstance(price, bool) or not isinstance(price, int | float) or price < 0:
+            raise PlanError(f"{path}: the price {name} = {price!r} is not a number of at least 0")
+        prices[_read_gpu(name, path)] = float(price)
+    return prices
+
+
+def _read_gpu(name: str, where: str) -> str:
+    try:
+        return gpus.read(name)
+    except variables.ValueHint as error:
+        hint = f"; {error}" if str(error) else ""
+        raise PlanError(f"{where}: there is no GPU {name!r}{hint}; see python -m torchdevice_cuda --gpu list") from None
+
+
+def _list_gpus(plan: Plan, prices: Mapping[str, float]) -> list[str]:
+    from ..rehearsal.plan import USUAL
+
+    if plan.gpus == "all":
+        return list(gpus.names())
+    chosen = [_read_gpu(name.strip(), "--gpus") for name in plan.gpus.split(",")] if plan.gpus else [*USUAL, *prices]
+    return list(dict.fromkeys(chosen))
+
+
+def start(plan: Plan) -> None:
+    """Record the program from now on, and print the table when the process ends; imports torch."""
+    prices = _read_prices(plan.prices) if plan.prices else {}
+    keys = _list_gpus(plan, prices)
+    import torch  # noqa: F401 (its import activates)
+
+    from .. import activation
+    from ..rehearsal.plan import make_rows
+    from ..rehearsal.plan_page import write_html, write_text
+    from ..rehearsal.steps import Recorder
+
+    native = activation.driver().native
+    if native is None:
+        raise PlanError("a plan needs a GPU to rehearse on, and CUDA_VISIBLE_DEVICES hides all")
+    recorder = Recorder(native, gpus.find("h200"))
+    recorder.start()
+
+    def finish() -> None:
+        recorder.finish()
+        rows = make_rows(recorder, keys, prices)
+        print(write_text(recorder, rows), flush=True)
+        if plan.html:
+            Path(plan.html).write_text(write_html(recorder, rows), "utf-8")
+
+    atexit.register(finish)
