@@ -95,10 +95,6 @@ def test_a_test_with_a_fallback_fails(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--torchdevice-gpu", "h200"], "--torchdevice-gpu needs --torchdevice"),
-        (["--torchdevice-fail-on-departure"], "--torchdevice-fail-on-fallback needs --torchdevice"),
-        (["--torchdevice-memory-limit", "1MiB"], "--torchdevice-memory-limit needs --torchdevice"),
-        (["--torchdevice-streams", "adversarial:2"], "--torchdevice-streams needs --torchdevice"),
         (["--torchdevice", "--torchdevice-streams", "eager"], "--torchdevice-streams='eager' cannot be read"),
         (["--torchdevice", "--torchdevice-gpu", "h299"], "--torchdevice: --torchdevice-gpu='h299' cannot be read"),
         (["--torchdevice", "--torchdevice-memory-limit", "much"], "--torchdevice-memory-limit='much' cannot be read"),
@@ -108,6 +104,36 @@ def test_invalid_options_are_named(options: list[str], said: str) -> None:
     done = suite(*options)
     assert done.status == 4
     assert said in done.err
+
+
+NEEDING = """
+import pytest, torch
+
+@pytest.mark.torchdevice_needs(devices=2)
+def test_two():
+    assert torch.cuda.device_count() == 2
+
+@pytest.mark.torchdevice_needs(devices=3)
+def test_three():
+    raise AssertionError
+
+@pytest.mark.torchdevice_needs(memory="1MiB")
+@pytest.mark.parametrize("mebibytes", [1, 2])
+def test_fits(mebibytes):
+    torch.empty(mebibytes << 20, dtype=torch.uint8, device="cuda")
+"""
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_an_option_of_a_gpu_asks_for_one(tmp_path: Path, workers: str) -> None:
+    (tmp_path / "test_needing.py").write_text(NEEDING)
+    options = ("--torchdevice-gpu", "t4", "--torchdevice-devices", "2", "-n", workers, "-rs")
+    done = suite(*options, file=str(tmp_path / "test_needing.py"), TORCHDEVICE_DRIVER="virtual")
+    assert re.search(r"= 1 failed, 2 passed, 1 skipped in ", done.out), done
+    assert "CUDA is emulated (gpu t4, devices 2)" in done.out
+    assert "needs 3 GPUs, there are 2: --torchdevice-devices" in done.out
+    assert "held 2.0 MiB of the GPU at most, more than memory of its mark torchdevice_needs: 1.0 MiB" in done.out
 
 
 def shimmed(**variables: str) -> dict[str, str]:

@@ -147,3 +147,9 @@ def test_multiprocessing_of_a_module(tmp_path: Path, method: str) -> None:
     write(tmp_path / "package/__init__.py", "")
     copy("pool.py", tmp_path / "package")
     assert alike("-m", "package.pool", method, folder=tmp_path).status == 0
+
+
+def test_env_describes_the_machine() -> None:
+    done = python(*OURS, "--driver", "cpu", "--devices", "2", "env")
+    assert "Is CUDA available: True" in done.out
+    assert "GPU models and configuration: \nGPU 0: " in done.out and "\nGPU 1: " in done.out

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .. import drivers
+from .. import drivers, settings
 from ..drivers import Driver, Trait
 from ..report.departures import departures
 
@@ -65,8 +65,8 @@ def _departures() -> dict[tuple[str, str, str], int]:
 class Books:
     """Hooks of pytest. Figures travel with the reports of tests, so that they arrive from workers, too."""
 
-    def __init__(self, fails_on_fallback: bool, limit: int | None) -> None:
-        self._fails_on_fallback, self._limit = fails_on_fallback, limit
+    def __init__(self, fails_on_fallback: bool, limit: int | None, mark: str) -> None:
+        self._fails_on_fallback, self._limit, self._mark = fails_on_fallback, limit, mark
         self._peaks: list[tuple[int, str]] = []
         self._left: list[tuple[int, str]] = []
 
@@ -83,15 +83,20 @@ class Books:
         outcome = yield
         use = item.stash[_USE]
         use.look()
-        if outcome.excinfo is None and (words := self._complaint(use)):
+        if outcome.excinfo is None and (words := self._complaint(use, self._limit_of(item))):
             outcome.force_exception(pytest.fail.Exception(words, pytrace=False))
 
-    def _complaint(self, use: _Use) -> str | None:
-        if self._limit is not None and use.peak > self._limit:
-            return (
-                f"held {use.peak / MIB:.1f} MiB of the GPU at most, more than --torchdevice-memory-limit "
-                f"{self._limit / MIB:.1f} MiB"
-            )
+    def _limit_of(self, item: pytest.Item) -> tuple[int, str] | None:
+        """Return the limit of a test in bytes, and what sets it: the smaller of its mark's and the option's."""
+        mark = item.get_closest_marker(self._mark)
+        limits = [] if self._limit is None else [(self._limit, "--torchdevice-memory-limit")]
+        if mark is not None and (size := mark.kwargs.get("memory")) is not None:
+            limits.append((settings.load({"memory": str(size)}, {}).memory or 0, f"memory of its mark {self._mark}:"))
+        return min(limits, default=None)
+
+    def _complaint(self, use: _Use, limit: tuple[int, str] | None) -> str | None:
+        if limit is not None and use.peak > limit[0]:
+            return f"held {use.peak / MIB:.1f} MiB of the GPU at most, more than {limit[1]} {limit[0] / MIB:.1f} MiB"
         left = {row: count - use.departures.get(row, 0) for row, count in _departures().items()}
         rows = [f"{what} -> {where}, {count} times: {why}" for (what, where, why), count in left.items() if count > 0]
         if self._fails_on_fallback and rows:

@@ -26,6 +26,8 @@ _SETTINGS = (
 )
 #: Tests that only NVIDIA's hardware can pass: those of kernels in CUDA C++, of speed.
 MARK = "needs_real_cuda"
+#: Tests that need several GPUs, or must fit into memory.
+NEEDS = "torchdevice_needs"
 _FALLBACK = "--torchdevice-fail-on-fallback"
 #: Its name in the release before; it is accepted for one release.
 _OLD_FALLBACK = "--torchdevice-fail-on-departure"
@@ -73,12 +75,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Activate: a ``conftest.py`` may import torch, and a test may ask at its top whether there is CUDA."""
     options = early_config.known_args_namespace
     overrides = _given(options)
+    others = (_FALLBACK, _LIMIT, pytest_streams.FLAG)
+    # An option of a GPU asks for one.
+    options.torchdevice |= bool(overrides) or any(getattr(options, _destination(flag), None) for flag in others)
     if not options.torchdevice:
-        unused = [flag for flag, field in _SETTINGS if field in overrides]
-        others = (_FALLBACK, _LIMIT, pytest_streams.FLAG)
-        unused += [flag for flag in others if getattr(options, _destination(flag), None)]
-        if unused:
-            raise pytest.UsageError(f"{unused[0]} needs --torchdevice")
         return
     from .. import activation, children
     from ..launch import failing
@@ -126,14 +126,21 @@ def pytest_configure(config: pytest.Config) -> None:
         "--torchdevice",
     )
     config.addinivalue_line(
+        "markers",
+        f"{NEEDS}(devices=1, memory=None): skip this test unless there are this many GPUs; fail it, with "
+        "--torchdevice, if it holds more memory than this",
+    )
+    config.addinivalue_line(
         "markers", f"{pytest_streams.MARK}: run it in many orders of streams with {pytest_streams.FLAG}"
     )
+    # What implies the option is known from the start only where the first configuration was parsed: in this process.
+    config.option.torchdevice |= config.known_args_namespace.torchdevice
     if config.option.torchdevice:
         from .pytest_memory import Books
         from .pytest_races import StreamChecks
 
         config.pluginmanager.register(
-            Books(config.option.torchdevice_fail_on_fallback, config.option.torchdevice_memory_limit),
+            Books(config.option.torchdevice_fail_on_fallback, config.option.torchdevice_memory_limit, NEEDS),
             "torchdevice-books",
         )
         if settings.load(_given(config.option)).sanitize:
@@ -152,6 +159,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if mark is not None and _is_emulated():
         why = mark.kwargs.get("reason") or (mark.args[0] if mark.args else "")
         pytest.skip(f"needs a real CUDA GPU{f': {why}' if why else ''}")
+    needed = item.get_closest_marker(NEEDS)
+    if needed is not None:
+        import torch
+
+        there = torch.cuda.device_count()
+        if there < needed.kwargs.get("devices", 1):
+            pytest.skip(f"needs {needed.kwargs['devices']} GPUs, there are {there}: --torchdevice-devices")
 
 
 def _is_emulated() -> bool:

@@ -17,6 +17,8 @@ from . import failing, options, planning, program
 
 NAME = failing.NAME
 _SMI = "nvidia-smi"
+#: The word that prints what an issue of PyTorch asks for, and the program that does; it calls nvidia-smi.
+_ENV, _COLLECT = "env", "from torch.utils.collect_env import main; main()"
 FLAGS = {**options.FLAGS, **options.OLD_FLAGS}
 #: Actions that replace running a program, by option.
 _ACTIONS = {action.flag: action for action in options.ACTIONS}
@@ -57,6 +59,9 @@ def parse(words: Sequence[str]) -> Request:
             return _program(request, _SMI, word, rest)
         if word == planning.NAME:
             return _plan(request, rest)
+        if word == _ENV and not os.path.exists(_ENV):
+            request.overrides.update(options.SWITCHES["--with-nvidia-smi"][0])
+            return _program(request, "command", _COLLECT, rest)
         if not word.startswith("-"):
             return _program(request, "script", word, rest)
         if word == "--":

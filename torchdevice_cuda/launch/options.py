@@ -79,6 +79,7 @@ usage: python -m torchdevice_cuda [options] script.py [args]
        python -m torchdevice_cuda [options] nvidia-smi [args] the GPUs, and the processes that use them
        python -m torchdevice_cuda plan [--gpus NAMES] [--prices FILE] [--html FILE] script.py [args]
                                                               GPUs for a program: memory, time of a step, cost
+       python -m torchdevice_cuda [options] env               versions and GPUs, as issues of PyTorch ask for them
        {NAME} ...                                   the same, once installed
 Options end where the program begins; all later words are the program's arguments.
 """
