@@ -228,3 +228,22 @@ def test_search_order_and_theme(shown: Any) -> None:
         shown.execute_script("document.getElementById('theme').click()")
     assert shown.execute_script(back) != light
     assert shown.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", [1280, 640])
+@pytest.mark.parametrize("render", [page.page, page.cells], ids=["page", "cell of a notebook"])
+def test_nothing_overlaps_or_overflows(program: Path, tmp_path: Path, render: Any, width: int) -> None:
+    file = tmp_path / "out.html"
+    file.write_text("<!doctype html>" + render(long_run(program)), encoding="utf-8")
+    with browser(width=width) as driver:
+        driver.get(file.as_uri())
+        assert driver.get_log("browser") == []
+        wide, tall = driver.execute_script(
+            """const figures = [...document.querySelectorAll(".figures div")];
+            return [document.documentElement.scrollWidth - innerWidth,
+              figures.filter(each => each.scrollWidth > each.clientWidth).map(each => each.innerText)]"""
+        )
+        assert wide <= 0 and tall == []
+        assert float(driver.execute_script("return document.querySelector('canvas.timeline').dataset.drawn")) > 100
+        axis = [each.text for each in driver.find_elements("css selector", "svg.chart text")]
+        assert "time since the program started" in axis and "allocated" in axis

@@ -70,8 +70,8 @@ PICTURES: dict[str, tuple[Callable[[Path], Path], bool, int]] = {
     "report": (_train, False, 1700),
     "report-dark": (_train, True, 1700),
     "report-out-of-memory": (_out_of_memory, False, 1050),
-    "report-4-gpus": (_four_gpus, False, 1500),
-    "notebook": (_notebook, False, 1300),
+    "report-4-gpus": (_four_gpus, False, 1300),
+    "notebook": (_notebook, False, 1650),
     "site": (_site, False, 1000),
 }
 

@@ -70,7 +70,7 @@ def _render(document: Document, template: str, **more: Any) -> str:
         # Unique among the outputs of a notebook, of which some may be of earlier processes.
         id=f"torchdevice-{document.processes[0].pid if document.processes else 0}-{next(_ids)}",
         title=tables.title(document),
-        begun=cell(document.begun),
+        begun=cell(document.begun[:16].replace("T", " ")),
         heading=tables.heading(document),
         verdict=dataclasses.replace(found, text=cell(found.text)),
         advice=_groups(advice(document)),

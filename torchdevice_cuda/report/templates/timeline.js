@@ -41,12 +41,10 @@ function showTimeline(root) {
   let [from, to] = busiest(), width = 0, dragged = null, hovered = null, wanted = 0;
   const pen = canvas.getContext("2d");
 
-  // What is shown at first: everything, but for a long time before nearly all of the work, as imports take.
+  // What is shown at first: everything, but for a long time before nearly all of the work.
   function busiest() {
-    const starts = data.lanes.flatMap(one => one.spans.map(span => span[START])).sort((a, b) => a - b);
-    for (let number = 1; number < starts.length / 10; number++)
-      if (starts[number] - starts[number - 1] > .4 * (last - first)) return [starts[number] - (last - starts[number]) * .01, all[1]];
-    return all;
+    const busy = skipIdle(data.lanes.flatMap(one => one.spans.map(span => span[START])).sort((a, b) => a - b), last);
+    return busy > first ? [busy - (last - busy) * .01, all[1]] : all;
   }
 
   const colours = {};
@@ -161,8 +159,7 @@ function showTimeline(root) {
       if (shown > 44) {
         pen.fillStyle = colours.back;
         const name = data.names[span[NAME]].replace("aten::", "");
-        const fits = Math.floor((shown - 8) / 6.6);
-        pen.fillText(name.length > fits ? `${name.slice(0, fits - 1)}…` : name, Math.max(at, gutter) + 4, top + lane / 2 - 1);
+        pen.fillText(shorten(name, shown - 8), Math.max(at, gutter) + 4, top + lane / 2 - 1);
       }
     }
     pen.restore();
@@ -202,6 +199,12 @@ function showTimeline(root) {
       const part = long ? Math.min(1, Math.max(0, ((at - ax) * (bx - ax) + (y - ay) * (by - ay)) / long)) : 0;
       return Math.hypot(at - ax - part * (bx - ax), y - ay - part * (by - ay)) <= 4;
     });
+  }
+
+  function shorten(text, room) {
+    if (pen.measureText(text).width <= room) return text;
+    while (text && pen.measureText(`${text}…`).width > room) text = text.slice(0, -1);
+    return `${text}…`;
   }
 
   function paintStrip({top, memory: one}) {
