@@ -3,9 +3,8 @@
     python -m torchdevice_cuda --gpu h200 --rehearse examples/rehearse_llama.py
     python -m torchdevice_cuda plan examples/rehearse_llama.py
 
-The default is a model of 7 billion parameters in bfloat16, with AdamW and checkpointed layers; `--type float32 --batch 1`
-has 32 bits for parameters, gradients and both moments. Created on the GPU (the device context), it needs no memory of the
-host.
+The default is a model of 7 billion parameters in bfloat16, with AdamW and checkpointed layers. Created on the GPU (the
+device context), it needs no memory of the host. In 32 bits: --type float32 --batch 1.
 """
 
 import argparse
