@@ -240,7 +240,7 @@ class Native(NativeMemory, Device, Protocol):
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy."""
 
-    def begin_other_work(self, device: int) -> None:
+    def run_other_work(self, device: int) -> None:
         """Run what was issued to the current stream, before code that is no operator reads or writes the memory."""
 
     def start_deferral(self, seed: int) -> None:
