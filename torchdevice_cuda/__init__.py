@@ -53,7 +53,7 @@ def driver() -> Driver:
 
 
 def __getattr__(name: str) -> Any:
-    """Import what ``--check-streams`` and ``--rehearse`` raise and warn with, once it is used."""
+    """Import what ``--check-streams``, ``--clock`` and ``--rehearse`` raise and warn with, once it is used."""
     if name in ("StreamRaceError", "StreamRaceWarning"):
         from .races import checking
 
@@ -62,6 +62,10 @@ def __getattr__(name: str) -> Any:
         from .rehearsal import unknown
 
         return getattr(unknown, name)
+    if name == "UnpredictedKernelWarning":
+        from .rehearsal.prediction import UnpredictedKernelWarning
+
+        return UnpredictedKernelWarning
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
