@@ -40,11 +40,12 @@ NewAccess access_of(const at::Tensor& t, bool writes) {
 
 // ---- accesses ------------------------------------------------------------------------------------------------------
 
-Epoch Detector::begin_work(const StreamState& stream, const Caller& caller, const std::vector<NewAccess>& accesses) {
+Epoch Detector::begin_work(
+    const StreamState& stream, const Caller& caller, const std::vector<NewAccess>& accesses, Raises raises) {
   Lock lock(mutex_);
   const Epoch epoch = main_.clocks.begin_work(stream);
   add_accesses(main_, epoch, caller, accesses);
-  report_new(lock);
+  report_new(lock, raises);
   return epoch;
 }
 
@@ -62,7 +63,8 @@ void Detector::run_work(const StreamState& stream, const char* name, const std::
     all.push_back(
         {Layout(reinterpret_cast<uintptr_t>(a.at), a.bytes), a.writes, a.type, a.sizes.vec(),
          device_of_address(a.at) >= 0});
-  if (stream.capture.load() == 0) begin_work(stream, find_caller(intern_name(name)), all);
+  // A launch of a kernel is a call of C, through which no exception passes.
+  if (stream.capture.load() == 0) begin_work(stream, find_caller(intern_name(name)), all, Raises::Later);
 }
 
 void Detector::add_accesses(Order& order, Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses) {

@@ -61,7 +61,9 @@ class Detector final : public StreamObserver {
   static void (*report)(const Finding& finding, bool can_raise);
 
   // Work on a stream with these accesses; return its position, for more accesses of the same work.
-  Epoch begin_work(const StreamState& stream, const Caller& caller, const std::vector<NewAccess>& accesses);
+  Epoch begin_work(
+      const StreamState& stream, const Caller& caller, const std::vector<NewAccess>& accesses,
+      Raises raises = Raises::Now);
   void continue_work(Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses);
   // Report pairs of lines again that were reported before.
   void forget_findings();
