@@ -20,8 +20,19 @@ if TYPE_CHECKING:
     from .drivers import Driver
     from .races.checking import StreamRaceError as StreamRaceError
     from .races.checking import StreamRaceWarning as StreamRaceWarning
+    from .rehearsal.unknown import UncomputedValueError as UncomputedValueError
+    from .rehearsal.unknown import UncomputedValueWarning as UncomputedValueWarning
 
-__all__ = ["StreamRaceError", "StreamRaceWarning", "activate", "deactivate", "driver", "is_active"]
+__all__ = [
+    "StreamRaceError",
+    "StreamRaceWarning",
+    "UncomputedValueError",
+    "UncomputedValueWarning",
+    "activate",
+    "deactivate",
+    "driver",
+    "is_active",
+]
 
 
 def activate(**settings: Any) -> None:
@@ -52,17 +63,19 @@ def driver() -> Driver:
     return activation.driver()
 
 
-def __getattr__(name: str) -> Any:
-    """Import what ``--check-streams`` and ``--rehearse`` raise and warn with, once it is used."""
-    if name in ("StreamRaceError", "StreamRaceWarning"):
-        from .races import checking
+if not TYPE_CHECKING:  # type checkers would take any name for one of the package
 
-        return getattr(checking, name)
-    if name in ("UncomputedValueError", "UncomputedValueWarning"):
-        from .rehearsal import unknown
+    def __getattr__(name: str) -> Any:
+        """Import what ``--check-streams`` and ``--rehearse`` raise and warn with, once it is used."""
+        if name in ("StreamRaceError", "StreamRaceWarning"):
+            from .races import checking
 
-        return getattr(unknown, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return getattr(checking, name)
+        if name in ("UncomputedValueError", "UncomputedValueWarning"):
+            from .rehearsal import unknown
+
+            return getattr(unknown, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load_ipython_extension(shell: Any) -> None:
