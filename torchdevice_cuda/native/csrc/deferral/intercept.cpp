@@ -220,7 +220,7 @@ class DeferralObserver final : public StreamObserver {
   void begin_query(const EventState& event) override {
     synchronize(event);
   }
-  void begin_other_work(const StreamState& stream) override {
+  void run_work(const StreamState& stream, const char*, const std::vector<ObservedAccess>&) override {
     if (is_outside()) schedule().run_before_next(stream);
   }
   void begin_capture(const StreamState&) override {

@@ -26,6 +26,9 @@ py::dict describe_access(const AccessInfo& access, const std::string& stream) {
   d["line"] = describe_line(access.site);
   d["in_backward"] = access.in_backward;
   d["stream"] = stream;
+  // As in the timeline of a report; none on the host.
+  d["lane"] = access.stream ? py::make_tuple(access.stream->device, access.stream->id) : py::object(py::none());
+  d["at_ns"] = access.at_ns;
   d["writes"] = access.writes;
   d["dtype"] = c10::toString(access.type);
   d["shape"] = access.sizes;

@@ -76,7 +76,7 @@ int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void
     }
   }
   if (!is_copy(name) && run_later(state_of(stream), name, [held, run] { run(held.get()); })) return 0;
-  observe([&](StreamObserver& o) { o.begin_other_work(state_of(stream)); });
+  observe([&](StreamObserver& o) { o.run_work(state_of(stream), name, {}); });
   DeviceWork launched;
   if (is_profiled()) launched.begin(name, t_current_device);
   const InNode whole;

@@ -20,7 +20,7 @@ struct ForeignWork {
 
   void enter() {
     const auto index = static_cast<Index>(device);
-    observe([&](StreamObserver& o) { o.begin_other_work(stream_state(index, current_stream(index))); });
+    observe([&](StreamObserver& o) { o.run_work(stream_state(index, current_stream(index)), name.c_str(), {}); });
     launch.emplace();
     if (is_profiled()) launch->begin(name, index);
   }
