@@ -177,3 +177,19 @@ def test_a_backward_pass_without_sums_is_refused() -> None:
     out = torch.ops.aten._efficient_attention_forward(q, k, k, None, None, None, None, None, 0.0, 0, False)[0]
     with pytest.raises(RuntimeError, match="logsumexp of 11 queries, and got that of 0"):
         out.sum().backward()
+
+
+@child(H200)
+def test_ragged_tensors_use_fused_kernels() -> None:
+    """A jagged tensor is attended part by part, as on an H200."""
+    for dtype in (torch.float32, torch.float16):
+        parts = [torch.randn(length, 2, 8, device="cuda", dtype=dtype) for length in (3, 5, 2)]
+        ragged = torch.nested.nested_tensor(parts, layout=torch.jagged, requires_grad=True)
+        out = attend(*[ragged.transpose(1, 2)] * 3)
+        assert out.is_nested
+        for part, found in zip(parts, out.unbind(), strict=True):
+            heads_first = part.transpose(0, 1)
+            torch.testing.assert_close(found, attend(heads_first, heads_first, heads_first))
+        out.values().sum().backward()
+        assert ragged.grad is not None
+        assert not ragged.grad.values().isnan().any()

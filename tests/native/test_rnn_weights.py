@@ -65,3 +65,22 @@ def test_they_train_where_they_lie() -> None:
     step.step()
     assert not torch.equal(before, layer.weight_hh_l1)
     assert said(layer) == 0
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_eval_mode_refuses_the_backward_pass(kind: str, is_packed: bool) -> None:
+    """cuDNN keeps nothing for it; recorded on an H200, for each dtype and for packed sequences."""
+    net = getattr(nn, kind)(4, 3, num_layers=2, dtype=torch.float64, device="cuda")
+
+    def run() -> None:
+        x = torch.rand(5, 2, 4, dtype=torch.float64, device="cuda")
+        out = net(nn.utils.rnn.pack_padded_sequence(x, [5, 3]) if is_packed else x)[0]
+        (out.data if is_packed else out).sum().backward()
+
+    run()
+    net.eval()
+    with torch.backends.cudnn.flags(enabled=False):
+        run()
+    with pytest.raises(RuntimeError, match="^cudnn RNN backward can only be called in training mode$"):
+        run()

@@ -102,8 +102,7 @@ def _plan(request: Request, rest: list[str]) -> Request:
     planned = parse(rest)
     if planned.action not in ("script", "module", "command", "stdin") or planned.plan is not None:
         raise UsageError(
-            "plan needs a program after it, as in python -m torchdevice_cuda plan train.py; allowed: a script, -m module, "
-            "-c code, or -"
+            "plan needs a program after it: python -m torchdevice_cuda plan train.py, -m module, -c code, or -"
         )
     planned.plan = plan
     planned.overrides = planning.override({**request.overrides, **planned.overrides})

@@ -240,7 +240,7 @@ class Native(NativeMemory, Device, Protocol):
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy."""
 
-    def begin_other_work(self, device: int) -> None:
+    def run_other_work(self, device: int) -> None:
         """Run what was issued to the current stream, before code that is no operator reads or writes the memory."""
 
     def start_deferral(self, seed: int) -> None:
@@ -321,7 +321,8 @@ class Native(NativeMemory, Device, Protocol):
     def pause_profiling(self, paused: bool) -> None:
         """Pause or resume profiling of the device in a running profile."""
 
-    ForeignWork: Callable[[str, int], AbstractContextManager[None]]  # a span of work on a device, by its name
+    #: a span of work on a device: its name, and the pointers among its arguments
+    ForeignWork: Callable[..., AbstractContextManager[None]]
 
     # ------------------------------------------------------------- torch's functions
     rescue: Rescue

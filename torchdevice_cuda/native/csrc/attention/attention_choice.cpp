@@ -44,7 +44,12 @@ bool is_on_cuda(const sdp_params& p, bool debug) {
              debug, "All tensors need to be on cuda device. Got query on device: ", p.query.device(),
              ", key on device: ", p.key.device(), ", value on device: ", p.value.device());
 }
-// There are no fused kernels for nested tensors here: their attention is computed by separate operators.
+// There are no fused kernels for strided nested tensors here: their attention is computed by separate operators.
+bool is_not_strided_nested(const sdp_params& p, bool debug) {
+  const auto is_strided_nested = [](const Tensor& t) { return t.is_nested() && t.layout() == at::kStrided; };
+  return !(is_strided_nested(p.query) || is_strided_nested(p.key) || is_strided_nested(p.value)) ||
+      warn_refused(debug, "The virtual GPU has no fused kernels for NestedTensor inputs.");
+}
 bool is_dense(const sdp_params& p, bool debug) {
   return sdp::has_only_dense_inputs(p) ||
       warn_refused(debug, "The virtual GPU has no fused kernels for NestedTensor inputs.");
@@ -169,15 +174,18 @@ bool has_cudnn_sizes(const sdp_params& p, bool debug) {
 constexpr Rule kFlash[] = {
     &sdp::check_runtime_disabled_flash,
     &is_on_cuda,
-    &is_dense,
+    &is_not_strided_nested,
     &sdp::check_tensor_shapes,
-    &is_batched,
     &sdp::check_for_attn_mask,
     &has_flash_heads,
     &has_flash_gpu,
     &has_flash_gradient,
     &is_square_if_causal,
     &is_half_type,
+};
+// Further rules for dense tensors. The code that handles jagged tensors checks their sequences itself.
+constexpr Rule kDenseFlash[] = {
+    &is_batched,
     &sdp::check_batch_size_and_num_heads_dense<true>,
     &sdp::check_nonzero_sequence_lengths_dense,
     &sdp::check_last_dim_stride_equals_1_dense<true>,
@@ -185,15 +193,17 @@ constexpr Rule kFlash[] = {
 constexpr Rule kEfficient[] = {
     &sdp::check_runtime_disabled_mem_efficient,
     &is_on_cuda,
-    &is_dense,
+    &is_not_strided_nested,
     &has_efficient_gpu,
     &sdp::check_tensor_shapes,
-    &is_batched,
     &has_efficient_heads,
+    &is_wide_type,
+};
+constexpr Rule kDenseEfficient[] = {
+    &is_batched,
     &sdp::check_nonzero_sequence_lengths_dense,
     &sdp::check_last_dim_stride_equals_1_dense<false>,
     &sdp::check_batch_size_and_num_heads_dense<false>,
-    &is_wide_type,
 };
 // In later releases, this rule has a parameter that allows key and value to have different numbers of heads; in 2.6 it
 // has none. Select by the template, not by the version.
@@ -228,6 +238,10 @@ bool all_hold(const Rule (&rules)[kRules], const sdp_params& params, bool debug)
   for (const auto rule : rules)
     if (!rule(params, debug)) return false;
   return true;
+}
+template <size_t kRules, size_t kDenseRules>
+bool all_hold(const Rule (&rules)[kRules], const Rule (&dense)[kDenseRules], const sdp_params& params, bool debug) {
+  return all_hold(rules, params, debug) && (!sdp::has_only_dense_inputs(params) || all_hold(dense, params, debug));
 }
 
 // Return the order in which the kernels are tried: the program's, or this GPU's default.
@@ -283,9 +297,9 @@ int64_t choose(
 bool takes_attention(SDPBackend kernel, const sdp_params& params, bool debug) {
   switch (kernel) {
     case SDPBackend::flash_attention:
-      return all_hold(kFlash, params, debug);
+      return all_hold(kFlash, kDenseFlash, params, debug);
     case SDPBackend::efficient_attention:
-      return all_hold(kEfficient, params, debug);
+      return all_hold(kEfficient, kDenseEfficient, params, debug);
     case SDPBackend::cudnn_attention:
       return all_hold(kCudnn, params, debug);
     default:

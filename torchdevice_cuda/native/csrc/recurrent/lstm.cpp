@@ -324,7 +324,7 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> cudnn_rnn_backward(
   const Shape s = check_arguments(
       "_cudnn_rnn_backward", input, weights, stride, hx, cx, mode, hidden, projected, layers, batch_first, dropout,
       train, bidirectional, batch_sizes);
-  TORCH_CHECK(train, "cudnn RNN backward can only be called in training mode");
+  TORCH_CHECK(train, kOnlyInTraining);
   check_fork();
   const c10::impl::ExcludeDispatchKeyGuard below(get_excluded_keys());
   const auto index = input.device().index();
@@ -374,7 +374,9 @@ std::tuple<Tensor, Tensor, Tensor> lstm(
     bool bidirectional, bool batch_first) {
   if (!is_fused(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first)) {
     if (hx.size() == 2) check_contiguous_weights(input, weights, biases, hx[0].sym_size(-1) != hx[1].sym_size(-1));
-    return at::native::lstm(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);
+    auto found = at::native::lstm(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);
+    refuse_backward_in_eval(input, train, {std::get<0>(found), std::get<1>(found), std::get<2>(found)});
+    return found;
   }
   const auto found = at::_cudnn_rnn(
       input, weights, biases ? 4 : 2, find_weight_buffer(weights, biases, false), hx[0], hx[1], kLstm, hx[1].size(2), 0,

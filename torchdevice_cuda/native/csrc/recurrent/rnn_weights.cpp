@@ -79,11 +79,24 @@ Tensor flatten(
 // Location of the warning in PyTorch's CUDA sources.
 constexpr c10::SourceLocation kPlace{"_cudnn_rnn", "/pytorch/aten/src/ATen/native/cudnn/RNN.cpp", 1479};
 
+bool is_plain_float(const Tensor& t) {
+  return is_device_tensor(t) && t.is_floating_point() && is_plain(t) && !at::isTensorSubclassLike(t) &&
+      !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+}
+
+// Whether CUDA computes a network with cuDNN.
+bool uses_cudnn(const Tensor& input) {
+  return at::globalContext().userEnabledCuDNN() && !c10::impl::dispatch_mode_enabled() && is_plain_float(input) &&
+      input.numel() != 0;
+}
+
 std::tuple<Tensor, Tensor, Tensor> packed_lstm(
     const Tensor& data, const Tensor& sizes, TensorList hx, TensorList weights, bool biases, int64_t layers,
     double dropout, bool train, bool bidirectional) {
   if (hx.size() == 2) check_contiguous_weights(data, weights, biases, hx[0].sym_size(-1) != hx[1].sym_size(-1));
-  return at::native::lstm(data, sizes, hx, weights, biases, layers, dropout, train, bidirectional);
+  auto found = at::native::lstm(data, sizes, hx, weights, biases, layers, dropout, train, bidirectional);
+  refuse_backward_in_eval(data, train, {std::get<0>(found), std::get<1>(found), std::get<2>(found)});
+  return found;
 }
 
 using Padded =
@@ -96,14 +109,18 @@ std::tuple<Tensor, Tensor> padded(
     const Tensor& input, const Tensor& hx, TensorList weights, bool biases, int64_t layers, double dropout, bool train,
     bool bidirectional, bool batch_first) {
   check_contiguous_weights(input, weights, biases, false);
-  return kFunction(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);
+  auto found = kFunction(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);
+  refuse_backward_in_eval(input, train, {std::get<0>(found), std::get<1>(found)});
+  return found;
 }
 template <Packed* kFunction>
 std::tuple<Tensor, Tensor> packed(
     const Tensor& data, const Tensor& sizes, const Tensor& hx, TensorList weights, bool biases, int64_t layers,
     double dropout, bool train, bool bidirectional) {
   check_contiguous_weights(data, weights, biases, false);
-  return kFunction(data, sizes, hx, weights, biases, layers, dropout, train, bidirectional);
+  auto found = kFunction(data, sizes, hx, weights, biases, layers, dropout, train, bidirectional);
+  refuse_backward_in_eval(data, train, {std::get<0>(found), std::get<1>(found)});
+  return found;
 }
 
 void register_networks(Registrar& registrar) {
@@ -142,18 +159,21 @@ void warn_not_contiguous() {
           false));
 }
 
+void refuse_backward_in_eval(const Tensor& input, bool train, TensorList results) {
+  if (train || !uses_cudnn(input)) return;
+  for (const auto& result : results)
+    if (result.requires_grad())
+      result.register_hook([](const Tensor& grad) -> Tensor {
+        TORCH_CHECK(!grad.defined(), kOnlyInTraining);
+        return grad;
+      });
+}
+
 void check_contiguous_weights(const Tensor& input, TensorList weights, bool biases, bool projected) {
   // Under autocast, weights are first cast into one chunk.
-  if (!at::globalContext().userEnabledCuDNN() || c10::impl::dispatch_mode_enabled() ||
-      !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCUDA))
-    return;
-  const auto is_checked = [](const Tensor& t) {
-    return is_device_tensor(t) && t.is_floating_point() && is_plain(t) && !at::isTensorSubclassLike(t) &&
-        !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
-  };
-  if (!is_checked(input) || input.numel() == 0) return;
+  if (!uses_cudnn(input) || !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCUDA)) return;
   for (const auto& weight : weights)
-    if (!is_checked(weight)) return;
+    if (!is_plain_float(weight)) return;
   if (!find_weight_buffer(weights, biases, projected).has_value()) warn_not_contiguous();
 }
 

@@ -15,6 +15,11 @@ void warn_not_contiguous();
 // Check the weights of a network that CUDA would compute with cuDNN and that is computed step by step here.
 void check_contiguous_weights(const at::Tensor& input, at::TensorList weights, bool biases, bool projected);
 
+// cuDNN's error, and the results of a network whose backward pass raises it: one that CUDA computes with cuDNN in eval
+// mode, and that is computed step by step here.
+inline constexpr char kOnlyInTraining[] = "cudnn RNN backward can only be called in training mode";
+void refuse_backward_in_eval(const at::Tensor& input, bool train, at::TensorList results);
+
 void register_rnn_weights(Registrar& registrar);
 
 }  // namespace hostdevice
