@@ -4,7 +4,7 @@
     python -m torchdevice_cuda plan examples/rehearse_llama.py
 
 The default is a model of 7 billion parameters in bfloat16, with AdamW and checkpointed layers. Created on the GPU (the
-device context), it needs no memory of the host.
+device context), it needs no memory of the host. In 32 bits: --type float32 --batch 1.
 """
 
 import argparse
@@ -81,9 +81,10 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--type", choices=("bfloat16", "float32"), default="bfloat16")
     given = parser.parse_args()
 
-    torch.set_default_dtype(torch.bfloat16)
+    torch.set_default_dtype(getattr(torch, given.type))
     with torch.device("cuda"):
         model = Model(given.words, given.width, given.heads, given.hidden, given.layers)
     count = sum(p.numel() for p in model.parameters())

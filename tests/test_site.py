@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from harness import clean_environment, run
 from harness.processes import ROOT
 
 pytestmark = pytest.mark.slow
-PARTS = ("docs", "tools/site.py", "mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "shim/README.md")
+PARTS = ("docs", "tools/site.py", "mkdocs.yml", "CONTRIBUTING.md", "CHANGELOG.md", "shim/README.md")
 CODE = ("torchdevice_cuda/__init__.py", "torchdevice_cuda/native/README.md")
 
 
@@ -31,7 +32,8 @@ def test_it_builds(copy: Path) -> None:
     assert done.status == 0, done
     start = (copy / "site" / "start" / "index.html").read_text()
     assert 'href="../native-wheels/"' in start and "A page that nobody has put" in start
-    assert 'href="drivers/"' in (copy / "site" / "index.html").read_text()
+    home = (copy / "site" / "index.html").read_text()
+    assert 'href="drivers/"' in home and 'src="images/before-after.png"' in home and home.count("tabbed-block") == 4
     assert 'id="torchdevice_cuda.activate"' in (copy / "site" / "api" / "index.html").read_text()
     assert 'href="../drivers/' in (copy / "site" / "settings" / "index.html").read_text()
 
@@ -43,3 +45,14 @@ def test_a_link_that_leads_nowhere_is_an_error(copy: Path) -> None:
     done = run([sys.executable, "-m", "mkdocs", "build", "--strict"], environment=clean_environment(), folder=copy)
     assert done.status == 1 and all(f"'{link}'" in done.err for link in wrong)
     assert "Aborted with 3 warnings" in done.out
+
+
+def test_the_navigation_names_each_page_once() -> None:
+    named = re.findall(r"^ +- (?:[^\n:]+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} | {
+        "contributing.md",
+        "changelog.md",
+        "native.md",
+        "shim.md",
+    }
+    assert sorted(named) == sorted(pages)

@@ -41,7 +41,6 @@ ALLOWED = {
     "distributed/agreement.py": {"memory_dir": "created with O_EXCL and a random name; opened through trust"},
     "doctor/checks/installation.py": {"cache_dir": "asks how much room there is", "run": _COMPILER},
     "doctor/checks/training.py": {"run": _PYTHON},
-    "doctor/document.py": {"gettempdir": "a new file, which nothing reads"},
     "doctor/examination.py": {
         "cache_dir": "its name is given to children",
     },
@@ -81,6 +80,10 @@ ALLOWED = {
     "nvidia/smi/placing.py": {"cache_dir": _CHECKED},
     "report/destination.py": {"mkstemp": "removed at once"},
     "report/family.py": {"gettempdir": _CHECKED},
+    "sanitizer/findings.py": {
+        "CDLL": "the C library, which is loaded already",
+        "mkstemp": "a new file of this user alone; children get its name, and lines of it are data",
+    },
     "settings/__init__.py": {"cache_dir": "passes the name on"},
     "settings/folders.py": {"gettempdir": "names a folder, and reads nothing in it"},
     "shadow/stock.py": {"exec": _TORCHS, "SourceFileLoader": _TORCHS},

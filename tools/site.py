@@ -17,12 +17,13 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 #: Files of the repository, and their pages.
 PAGES = {
-    "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "shim/README.md": "shim.md",
     "torchdevice_cuda/native/README.md": "native.md",
 }
+#: README shows what the home page shows, on a code host.
+_LINKED = {**PAGES, "README.md": "index.md"}
 _LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
 
 
@@ -60,7 +61,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     def led(match: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[2]))
-        uri = PAGES.get(target, target.removeprefix("docs/") if target.startswith("docs/") else None)
+        uri = _LINKED.get(target, target.removeprefix("docs/") if target.startswith("docs/") else None)
         if uri is None:
             return match[0]  # mkdocs says that it leads nowhere
         here = posixpath.dirname(page.file.src_uri)

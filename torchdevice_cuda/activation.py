@@ -128,6 +128,7 @@ def start(overrides: Mapping[str, Any], failing: Failing, counted: bool = False)
         _state = _State(chosen, failing)
         _state.counted = counted or chosen.report is not None
         try:
+            rehearsal.name_rank(chosen)
             if "torch" in sys.modules:
                 _wait_for_torch()
                 _activate_late(_state)

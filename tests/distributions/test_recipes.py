@@ -120,3 +120,33 @@ def test_docker(wheels: Path, project: Path, tmp_path: Path) -> None:
             elif instruction == "CMD":
                 done = runner.run(shlex.join(json.loads(words)), variables)
     assert done is not None and ALL_RAN.search(done.out), done
+
+
+def test_devcontainer(wheels: Path, project: Path, tmp_path: Path) -> None:
+    made = json.loads((RECIPES / "devcontainer.json").read_text())
+    runner = Runner(tmp_path / "environment", wheels, project)
+    for step in ("onCreateCommand", "postCreateCommand"):
+        runner.run(made[step], made["containerEnv"])
+    done = runner.run("python -m pytest", made["containerEnv"])
+    assert ALL_RAN.search(done.out), done
+
+
+def test_pytest(wheels: Path, project: Path, tmp_path: Path) -> None:
+    """Install no shim: the file's options alone give the tests a GPU."""
+    shutil.copy(RECIPES / "pytest.ini", project)
+    runner = Runner(tmp_path / "environment", wheels, project)
+    done = runner.run("pip install --find-links wheels torchdevice-cuda pytest && python -m pytest", {})
+    assert ALL_RAN.search(done.out), done
+
+
+def test_jupyter(wheels: Path, project: Path, tmp_path: Path) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    for needed in ("ipykernel", "nbconvert"):
+        pytest.importorskip(needed)
+    cell = nbformat.v4.new_code_cell("import torch\nprint(torch.ones(3).cuda().sum(), torch.cuda.mem_get_info()[1])")
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), project / "notebook.ipynb")
+    Runner(tmp_path / "environment", wheels, project).run(
+        (RECIPES / "jupyter.sh").read_text(), {"PIP_FIND_LINKS": "wheels"}
+    )
+    (ran,) = nbformat.read(project / "done.ipynb", 4).cells
+    assert ran.outputs[0]["text"] == f"tensor(3., device='cuda:0') {2 << 30}\n"

@@ -252,7 +252,8 @@ def test_faults_are_below_the_table() -> None:
     lines = examination.table([ill, well]).splitlines()
     assert lines[1].split() == ["events", "failed", "2.5", "twice:", "hangs"]
     assert lines[2].split() == ["memory", "ok", "1.0", "1", "right;", "of", "all", "kinds"]
-    assert lines[3:] == ["", "events: times", "  twice: hangs", f"    advice: {examination._ADVICE}"]
+    told = ["", "What to do, what helps most first:", f" 1. {examination._ADVICE}", "    failed: events, twice: hangs"]
+    assert lines[3:] == told
 
 
 def test_a_note_fails_nothing_and_has_advice() -> None:

@@ -46,9 +46,20 @@ def browser(dark: bool = False, width: int = 1280, height: int = 900) -> Iterato
             driver.quit()
 
 
+#: Ends what fades and moves.
+_STILL = """const style = document.head.appendChild(document.createElement("style"));
+style.textContent = "*, *::before, *::after { animation: none !important; transition: none !important; }";"""
+#: Where the last section ends that fits into a height: above the next heading.
+_SECTION = """return Math.max(...[...document.querySelectorAll("h2")].map(each => each.getBoundingClientRect().top
+  - Math.min(28, parseFloat(getComputedStyle(each).marginTop) / 2)).filter(top => top <= arguments[0]))"""
+
+
 def shoot(driver: Any, file: Path, width: int, height: int) -> None:
-    """Save the upper part of the page as an image; its lower end may be beyond the window."""
-    whole = driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]["height"]
-    clip = {"x": 0, "y": 0, "width": width, "height": min(height, whole), "scale": 1}
+    """Save the upper sections of the page as an image, of a height at most; its lower end may be beyond the window."""
+    driver.execute_script(_STILL)
+    whole = driver.execute_script("return Math.ceil(document.body.getBoundingClientRect().bottom)")
+    if whole > height:
+        whole = driver.execute_script(_SECTION, height) or height
+    clip = {"x": 0, "y": 0, "width": width, "height": whole, "scale": 1}
     shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
     file.write_bytes(base64.b64decode(shot["data"]))

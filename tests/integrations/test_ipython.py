@@ -127,6 +127,9 @@ def test_a_cell_in_a_notebook(tmp_path: Path) -> None:
     html, plain = result["data"]["text/html"], result["data"]["text/plain"]
     assert "<table" in html and "What ran on the GPU: 4 calls" in html
     assert "What ran on the GPU: 4 calls" in plain
+    assert '<canvas class="timeline"' in html and '<svg class="chart"' in html and "It ran on the GPU" in html
+    assert "In[3]:3" in plain and "total = (y * 2).sum().item()" in html, "the third line of the third cell"
+    assert "ipykernel" not in html + plain
 
 
 def in_a_kernel_that_builds(folder: str) -> list[dict[str, Any]]:

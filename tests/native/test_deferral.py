@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -319,6 +320,48 @@ def test_later_seeds_and_the_end_of_deferral_run_what_was_issued() -> None:
     assert landed.sum() == N
     landed.copy_(torch.zeros(N, device="cuda"), non_blocking=True)
     assert landed.sum() == 0
+
+
+def test_python_runs_without_the_lock() -> None:
+    """The arguments of work end with it, and with them objects of the program."""
+
+    class Last:
+        def __del__(self) -> None:
+            thread = threading.Thread(target=lambda: found.append(torch.ones(N, device="cuda").sum().item()))
+            thread.start()
+            thread.join()
+
+    native().start_deferral(0)
+    found: list[float] = []
+    pinned, x = torch.ones(N).pin_memory(), torch.zeros(N, device="cuda")
+    pinned.last = Last()  # type: ignore[attr-defined]
+    x.copy_(pinned, non_blocking=True)
+    del pinned
+    assert not found
+    torch.cuda.synchronize()
+    assert found == [N]
+
+
+def test_threads_wait_for_each_others_work() -> None:
+    def add() -> list[float]:
+        totals = [torch.zeros(N, device="cuda") for _ in range(4)]
+        torch.cuda.synchronize()
+        found: list[float] = []
+
+        def work(total: torch.Tensor) -> None:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                for _ in range(50):
+                    total.add_(1)
+                found.append(total.sum().item())
+
+        threads = [threading.Thread(target=work, args=(total,)) for total in totals]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return found
+
+    assert in_every_order(add) == [[50 * N] * 4] * len(SEEDS)
 
 
 def test_graphs_are_captured_and_replayed() -> None:

@@ -88,3 +88,8 @@ def test_a_wrong_command_line_is_one_message(words: list[str], message: str) -> 
 def test_an_unknown_gpu_is_one_message() -> None:
     done = python(*PLAN, "--gpus", "h2000", "-c", "pass", check=False)
     assert done.status != 0 and "there is no GPU 'h2000'" in done.err.splitlines()[-1]
+
+
+def test_a_plan_of_many_ranks_is_refused() -> None:
+    done = python(*PLAN[:2], "--world", "8", *PLAN[2:], "-c", "pass", check=False)
+    assert done.status != 0 and "a plan is for one GPU; for many, rehearse on each" in done.err.splitlines()[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import resource
+import time
 import warnings
 from pathlib import Path
 
@@ -27,6 +28,17 @@ def test_a_step_of_seven_billion_parameters_takes_little_memory_here() -> None:
     peak = float(re.findall(r"peak memory ([\d.]+) GB", done.out)[0])
     assert 4 * 2 * 6.74 < peak < 1.4 * 4 * 2 * 6.74
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 4 << 20  # KiB
+
+
+@pytest.mark.slow
+def test_seven_billion_parameters_in_float32_take_four_gigabytes_and_three_minutes_at_most() -> None:
+    options = ("--type", "float32", "--batch", "1", "--steps", "2")
+    began = time.monotonic()
+    done = python("-m", "torchdevice_cuda", "--gpu", "h200", "--rehearse", LLAMA, *options, timeout=180)
+    assert time.monotonic() - began < 180
+    # Parameters, gradients and two moments in float32.
+    assert float(re.findall(r"peak memory ([\d.]+) GB", done.out)[0]) > 4 * 4 * 6.74
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 4_000_000_000 // 1024  # KiB
 
 
 def test_memory_ends_where_the_gpus_would() -> None:

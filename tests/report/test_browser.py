@@ -12,8 +12,10 @@ from harness.browser import browser, reason_for_none
 from torchdevice_cuda.report import page
 from torchdevice_cuda.report.document import (
     Document,
+    Finding,
     Holder,
     Memory,
+    Point,
     Process,
     Request,
     Shortage,
@@ -56,6 +58,18 @@ def long_run(program: Path) -> Document:
             Memory(1, 0, 3 << 30, 0.5, (Holder(lines[0], 3 << 30),), ((0.0, 1 << 30, 1 << 30), (0.4, 3 << 30, 0))),
         ),
         timelines=(Timeline(1, tuple(spans)),),
+        findings=(
+            Finding(
+                1,
+                "check-streams",
+                "error",
+                "Race between streams: line 2",
+                lines[1],
+                lines[0],
+                ("stream 3", "the default stream"),
+                (Point(0, 3, seconds / 2), Point(0, 0, seconds / 4)),
+            ),
+        ),
         shortages=(Shortage(1, 0, 0.6, lines[2], 2 << 30, 3 << 30, 3 << 30, 0, 1 << 30, 0, 4 << 30, 4 << 30, ()),),
     )
 
@@ -110,6 +124,15 @@ def test_it_answers_on_the_first_screen(shown: Any) -> None:
     )
     assert "ran out of GPU memory" in texts[0] and "2.0 GiB at" in texts[0]
     assert any("Out of memory" in text for text in texts[1:])
+
+
+def test_races_are_arrows_between_lanes(shown: Any) -> None:
+    period(shown)
+    width = shown.execute_script("return document.querySelector('canvas').clientWidth")
+    assert shown.execute_script("return document.querySelector('canvas').dataset.races") == "1"
+    x, lanes = 150 + (width - 150) * 3 / 8, [26 + 22 + 24 + 22 + 24 * n + 12 for n in range(2)]
+    point(shown, "pointermove", x, sum(lanes) / 2)
+    assert shown.execute_script("return document.querySelector('.tip').innerText") == "Race between streams: line 2"
 
 
 def test_zoom(shown: Any) -> None:
@@ -205,3 +228,22 @@ def test_search_order_and_theme(shown: Any) -> None:
         shown.execute_script("document.getElementById('theme').click()")
     assert shown.execute_script(back) != light
     assert shown.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", [1280, 640])
+@pytest.mark.parametrize("render", [page.page, page.cells], ids=["page", "cell of a notebook"])
+def test_nothing_overlaps_or_overflows(program: Path, tmp_path: Path, render: Any, width: int) -> None:
+    file = tmp_path / "out.html"
+    file.write_text("<!doctype html>" + render(long_run(program)), encoding="utf-8")
+    with browser(width=width) as driver:
+        driver.get(file.as_uri())
+        assert driver.get_log("browser") == []
+        wide, tall = driver.execute_script(
+            """const figures = [...document.querySelectorAll(".figures div")];
+            return [document.documentElement.scrollWidth - innerWidth,
+              figures.filter(each => each.scrollWidth > each.clientWidth).map(each => each.innerText)]"""
+        )
+        assert wide <= 0 and tall == []
+        assert float(driver.execute_script("return document.querySelector('canvas.timeline').dataset.drawn")) > 100
+        axis = [each.text for each in driver.find_elements("css selector", "svg.chart text")]
+        assert "time since the program started" in axis and "allocated" in axis

@@ -13,6 +13,8 @@ from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, in_child, outcome, 
 
 import torchdevice_cuda
 from torchdevice_cuda.report.counters import MOST_ROWS, OTHER_SITES, Counters
+from torchdevice_cuda.report.graphics import timeline
+from torchdevice_cuda.report.verdict import verdict
 from torchdevice_cuda.shadow import absent
 
 from .reading import counts, read
@@ -206,6 +208,16 @@ def test_findings_are_data(tmp_path: Path, file: Path) -> None:
     assert (stream.level, stream.site.line, stream.lanes) == ("warning", 8, ("stream 1", "the default stream")), done
     assert stream.other is not None
     assert stream.other.line == 6
+    later, earlier = stream.points
+    assert (later.device, earlier.device, earlier.stream) == (0, 0, 0)
+    assert later.stream != 0
+    assert 0 < earlier.at < later.at
+    assert timeline(read(file))["races"] == [
+        {"text": stream.text, "ends": [(0, round(earlier.at * 1e6, 1)), (1, round(later.at * 1e6, 1))]}
+    ]
+    summary = verdict(read(file))
+    assert summary.tone == "bad"
+    assert summary.text.endswith(" 2 races and errors in kernels were found.")
     assert (kernel.level, kernel.site.line, kernel.kernel) == ("error", 1, "adds")
     assert "Race reported between Read access and Write access" in kernel.text
     assert done.status == 1

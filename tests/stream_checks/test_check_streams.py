@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -314,6 +315,22 @@ def test_the_host_reads_what_a_graph_copies(waits: bool) -> None:
     with race(f":{launched} may still be writing it (aten::copy_ of a graph"):
         back.tolist()
     torch.cuda.synchronize()
+
+
+@child(CHECKED)
+def test_numbers_that_a_graph_takes_by_value() -> None:
+    """Memory of the host that is not pinned belongs to the program alone, whatever a graph has read of it."""
+    import torch
+
+    memory = mmap.mmap(-1, mmap.PAGESIZE)
+    number = torch.frombuffer(memory, dtype=torch.float32, count=1)[0]
+    x = torch.zeros(SIZE, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x.add_(number)
+    graph.replay()
+    memory[:4] = b"1234"
+    assert x.sum().item() == 0
 
 
 # ------------------------------------------------------------------------------ host operators

@@ -5,9 +5,12 @@ Needs Chromium and ".[browser]"; the notebook also ".[examples]" and nbconvert, 
 
 from __future__ import annotations
 
+import functools
+import http.server
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +21,7 @@ WIDTH = 1240
 sys.path.insert(0, str(ROOT / "tests"))
 
 from harness.browser import browser, reason_for_none, shoot  # noqa: E402
+from terminals import write_page  # noqa: E402
 
 CELLS = (
     "%load_ext torchdevice_cuda\nimport torch",
@@ -59,20 +63,38 @@ def _notebook(folder: Path) -> Path:
     return page
 
 
-def _site(folder: Path) -> Path:
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files without a line for each."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+def _before_after(folder: Path) -> Path:
+    page = folder / "before-after.html"
+    page.write_text(write_page(PROGRAMS / "hello.py"), encoding="utf-8")
+    return page
+
+
+def _site(folder: Path) -> str:
+    """Build the site and serve it: pages from files have no search."""
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder / "site")]
     subprocess.run(command, cwd=ROOT, check=True)
-    return folder / "site" / "index.html"
+    handler = functools.partial(_Quiet, directory=str(folder / "site"))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}/"
 
 
 #: By the name of an image: the page, whether it is dark, and the height.
-PICTURES: dict[str, tuple[Callable[[Path], Path], bool, int]] = {
+PICTURES: dict[str, tuple[Callable[[Path], Path | str], bool, int]] = {
+    "before-after": (_before_after, False, 1000),
     "report": (_train, False, 1700),
     "report-dark": (_train, True, 1700),
     "report-out-of-memory": (_out_of_memory, False, 1050),
-    "report-4-gpus": (_four_gpus, False, 1500),
-    "notebook": (_notebook, False, 1300),
-    "site": (_site, False, 1000),
+    "report-4-gpus": (_four_gpus, False, 1300),
+    "notebook": (_notebook, False, 1650),
+    "site": (_site, False, 1250),
 }
 
 
@@ -90,7 +112,7 @@ def main(names: list[str]) -> int:
             make, dark, height = PICTURES[name]
             page = make(Path(temporary))
             with browser(dark, WIDTH) as driver:
-                driver.get(page.as_uri())
+                driver.get(page if isinstance(page, str) else page.as_uri())
                 shoot(driver, IMAGES / f"{name}.png", WIDTH, height)
             print(IMAGES / f"{name}.png")
     return 0

@@ -8,16 +8,17 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import PrefixStore, ProcessGroup, ProcessGroupGloo
+from torch._C._distributed_c10d import PrefixStore, ProcessGroup
+from torch.distributed import distributed_c10d
 
-from .backend import ProcessGroupNCCL
+from .communicator import Communicator
 
 _Type = ProcessGroup.BackendType
 
 
 def split(
     group: Any,
-    backend: ProcessGroupNCCL,
+    backend: Communicator,
     ranks: Sequence[int],
     timeout: timedelta | None = None,
     opts: Any = None,
@@ -45,9 +46,10 @@ def split(
     for device in device_types or group._device_types:
         own = PrefixStore(f"{device.type}/", store)
         if group._get_backend(device) is backend or device.type == "cuda":
-            made._register_backend(device, _Type.NCCL, ProcessGroupNCCL(own, *place, options))
+            made._register_backend(device, _Type.NCCL, type(backend)(own, *place, options))
         else:
-            made._register_backend(device, _Type.GLOO, ProcessGroupGloo(own, *place, timeout=options._timeout))
+            gloo = distributed_c10d.ProcessGroupGloo
+            made._register_backend(device, _Type.GLOO, gloo(own, *place, timeout=options._timeout))
     made._set_group_name(name)
     made._set_group_desc(description)
     return made

@@ -6,11 +6,15 @@ were not counted from the start, and the report says so.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 from .. import activation
 from ..native import build
-from ..report import page, text
+from ..report import page, tables, text
 from ..report.document import Document
 
 MAGIC = "torchdevice_report"
@@ -51,10 +55,13 @@ class _Extension:
             raise _on_one_line(ValueError(f"{name} takes no arguments, not {line.strip()!r}: remove it"))
         collector = activation.collector()
         if cell is None:
-            return Shown(collector.document())
+            return Shown(_name(collector.document(), "this session"))
         collector.take()
-        result = self._shell.run_cell(cell)
-        taken = Shown(collector.take())
+        # A comment takes the place of the magic's line, so that lines have the numbers that the notebook shows.
+        source = cell if cell.lstrip().startswith("%%") else f"#\n{cell}"
+        with _numbered_as_shown(self._shell):
+            result = self._shell.run_cell(source)
+        taken = Shown(_name(collector.take(), f"cell {_count(self._shell)}"))
         if result.success:
             return taken
         # The shell has shown the error; the cell with the report must not look well, as no cell after it may run.
@@ -62,6 +69,28 @@ class _Extension:
 
         display(taken)
         raise _quiet(result.error_before_exec or result.error_in_exec)
+
+
+@contextlib.contextmanager
+def _numbered_as_shown(shell: Any) -> Iterator[None]:
+    """Compile with the number of the cell that is running: releases of IPython count it before or after it ran."""
+    count = shell.execution_count
+    shell.execution_count = _count(shell)
+    try:
+        yield
+    finally:
+        shell.execution_count = count
+
+
+def _count(shell: Any) -> int:
+    """Return the number of the cell that is running."""
+    return max(1, len(shell.history_manager.input_hist_parsed) - 1)
+
+
+def _name(document: Document, name: str) -> Document:
+    """Return a report in which this process has a name instead of the command line of a kernel."""
+    first, *others = document.processes
+    return dataclasses.replace(document, processes=(dataclasses.replace(first, command=name), *others))
 
 
 def _quiet(error: BaseException) -> BaseException:
@@ -89,8 +118,16 @@ def load(shell: Any) -> None:
         except Exception as error:
             raise _on_one_line(error) from error.__cause__
         extension.activated = True
+    tables.number_of_cell = functools.partial(_number_of_cell, shell)
     shell.register_magic_function(extension.report, "line_cell", MAGIC)
     _loaded[id(shell)] = extension
+
+
+def _number_of_cell(shell: Any, file: str) -> int | None:
+    """Return the number of the cell that a shell compiled as a file, read from the name for tracebacks: ``In[3]``."""
+    _, name = shell.compile.format_code_name(file) or ("", "")
+    number = name.removeprefix("In[").removesuffix("]")
+    return int(number) if number.isdecimal() else None
 
 
 def unload(shell: Any) -> None:
@@ -100,8 +137,10 @@ def unload(shell: Any) -> None:
         return
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop(MAGIC, None)
-    if extension.activated and not _loaded:
-        activation.deactivate()
+    if not _loaded:
+        tables.number_of_cell = None
+        if extension.activated:
+            activation.deactivate()
 
 
 def _raise(failure: BaseException) -> None:

@@ -87,11 +87,14 @@ def _list_gpus(plan: Plan, prices: Mapping[str, float]) -> list[str]:
 
 def start(plan: Plan) -> None:
     """Record the program from now on, and print the table when the process ends; imports torch."""
+    from .. import activation
+
+    if activation.current_settings().world is not None:
+        raise PlanError("a plan is for one GPU; for many, rehearse on each: --gpu h200 --rehearse --world 8")
     prices = _read_prices(plan.prices) if plan.prices else {}
     keys = _list_gpus(plan, prices)
     import torch  # noqa: F401 (its import activates)
 
-    from .. import activation
     from ..rehearsal.plan import make_rows
     from ..rehearsal.plan_page import write_html, write_text
     from ..rehearsal.steps import Recorder

@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from .. import rehearsal
 from .inductor_calls import DeviceCalls
 from .inductor_random import lend_seed
 from .inductor_trees import Boxed, Trees
@@ -247,7 +248,7 @@ class _OnDevice:
     def _run(self, arguments: list[Any]) -> list[Any]:
         saved = self._native.allocate_on(self._index)
         try:
-            if self._kind == "cuda" and self._native.is_profiled():
+            if self._kind == "cuda" and (self._native.is_profiled() or rehearsal.is_timed()):
                 with self._native.ForeignWork(_COMPILED, self._index):
                     return self._compute(arguments)
             return self._compute(arguments)

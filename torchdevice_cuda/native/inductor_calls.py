@@ -223,7 +223,7 @@ def _run_program(native: Native, index: int) -> Iterator[None]:
         with return_generator():
             yield
     finally:
-        native.begin_other_work(index)
+        native.run_other_work(index)
         native.set_device(present)
         native.allocate_on(compiled)
 

@@ -240,7 +240,7 @@ class Native(NativeMemory, Device, Protocol):
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy."""
 
-    def begin_other_work(self, device: int) -> None:
+    def run_other_work(self, device: int) -> None:
         """Run what was issued to the current stream, before code that is no operator reads or writes the memory."""
 
     def start_deferral(self, seed: int) -> None:
@@ -280,11 +280,17 @@ class Native(NativeMemory, Device, Protocol):
         """Fill memory that is allocated from now on with canaries, or stop that."""
 
     # -------------------------------------------------------------------- clock
-    def start_clock(self, predict: Any, launch_ns: int, gap_ns: int) -> None:
-        """Keep the GPU's time from now on: ``predict`` returns the nanoseconds and the kernels of a call."""
+    def start_clock(self, predict: Any, report: Callable[[str], None], launch_ns: int, gap_ns: int) -> None:
+        """Keep the GPU's time from now on: ``predict`` returns the nanoseconds and the kernels of a call.
+
+        ``report`` is called with the name of a kernel that has no prediction.
+        """
 
     def stop_clock(self) -> None:
         """Keep the host's time again."""
+
+    def add_work(self, name: str, device: int, ns: int, spent_ns: int) -> None:
+        """Add work to the device's current stream; the host spent ``spent_ns`` on simulating it."""
 
     def read_clock_counts(self) -> tuple[list[int], int]:
         """Return the calls by the id that ``predict`` returned, and the nanoseconds that computing took here."""
@@ -296,6 +302,15 @@ class Native(NativeMemory, Device, Protocol):
     def stop_rehearsal(self) -> None:
         """Compute again."""
 
+    def is_large(self, tensor: torch.Tensor) -> bool:
+        """Return whether the memory of a device tensor is never touched."""
+
+    def is_uncomputed(self, tensor: torch.Tensor) -> bool:
+        """Return whether the values of a device tensor are not known."""
+
+    def set_computed(self, tensor: torch.Tensor, is_computed: bool) -> None:
+        """Note whether all values of a small device tensor are known; unknown ones are filled."""
+
     # ---------------------------------------------------------------- profilers
     def is_profiled(self) -> bool:
         """Return whether the device's work is being profiled."""
@@ -306,7 +321,8 @@ class Native(NativeMemory, Device, Protocol):
     def pause_profiling(self, paused: bool) -> None:
         """Pause or resume profiling of the device in a running profile."""
 
-    ForeignWork: Callable[[str, int], AbstractContextManager[None]]  # a span of work on a device, by its name
+    #: a span of work on a device: its name, and the pointers among its arguments
+    ForeignWork: Callable[..., AbstractContextManager[None]]
 
     # ------------------------------------------------------------- torch's functions
     rescue: Rescue

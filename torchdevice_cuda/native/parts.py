@@ -256,12 +256,12 @@ _PARTS: dict[str, dict[str, Part]] = {
         "clock": Part(
             _single("clock", 16),
             "the clock of a GPU: predicted times",
-            functions=("start_clock", "stop_clock", "read_clock_counts"),
+            functions=("start_clock", "stop_clock", "read_clock_counts", "add_work"),
         ),
         "rehearsal": Part(
             {"rehearsal": Unit("-O1", ("rehearsal", "inference"), seconds=22)},
             "calls of operators without computing large tensors",
-            functions=("start_rehearsal", "stop_rehearsal"),
+            functions=("start_rehearsal", "stop_rehearsal", "is_large", "is_uncomputed", "set_computed"),
         ),
         "counting": Part(
             _single("counting", 17),

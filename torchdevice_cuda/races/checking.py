@@ -108,6 +108,7 @@ def list_findings() -> list[dict[str, Any]]:
             "site": one.later.line,
             "other": one.earlier.line,
             "lanes": (one.later.stream, one.earlier.stream),
+            "points": tuple((side.lane, side.at_ns) for side in (one.later, one.earlier)),
         }
         for one in _checker.findings
     ]

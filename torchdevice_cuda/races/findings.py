@@ -38,6 +38,10 @@ class Access:
     writes: bool
     dtype: str
     shape: tuple[int, ...]
+    #: device and stream, as in the timeline of a report; none on the host
+    lane: tuple[int, int] | None
+    #: on the clock of the compiled device
+    at_ns: int
 
     @property
     def place(self) -> str:

@@ -6,8 +6,11 @@ The compiled device keeps the time (``native/csrc/clock``) and leaves out what n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
+
+from ..settings import SettingsError
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -37,8 +40,40 @@ def start(device: Device, settings: Settings, hidden: Sequence[str]) -> None:
 
         unknown.start(device, settings.rehearse == STRICT, hidden)
         _ends.append(device.stop_rehearsal)
-    prediction.start(device, gpus.find("h200") if settings.profile is None else settings.profile)
-    _ends.append(device.stop_clock)
+    _ends.append(prediction.start(device, gpus.find("h200") if settings.profile is None else settings.profile))
+
+
+def is_timed() -> bool:
+    """Return whether the clock is the GPU's, or that of a rehearsal."""
+    return bool(_ends)
+
+
+def name_rank(settings: Settings) -> None:
+    """Set the variables by which programs learn their rank, as torchrun does; those that are set stay."""
+    if settings.world is None:
+        return
+    size, node = settings.world.size, settings.world.node
+    rank = os.environ.get("RANK", "0")
+    if not rank.isdecimal() or int(rank) >= size:
+        raise SettingsError(f"RANK={rank!r} cannot be read; allowed with --world {size}: 0 to {size - 1}")
+    local, group = int(rank) % node, int(rank) // node
+    values = {
+        "RANK": rank,
+        "WORLD_SIZE": str(size),
+        "LOCAL_RANK": str(local),
+        "LOCAL_WORLD_SIZE": str(min(node, size - group * node)),
+        "GROUP_RANK": str(group),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+    }
+    added = [name for name in values if name not in os.environ]
+    os.environ.update({name: values[name] for name in added})
+
+    def forget() -> None:
+        for name in added:
+            os.environ.pop(name, None)
+
+    _ends.append(forget)
 
 
 def stop() -> None:

@@ -70,7 +70,9 @@ class Call:
 
     @functools.cached_property
     def broadcast(self) -> tuple[int, ...]:
-        """Return the sizes to which the tensors broadcast."""
+        """Return the sizes to which the tensors broadcast; if they do not, the largest tensor's."""
         rank = max((len(t.sizes) for t in self.tensors), default=0)
         padded = [(1,) * (rank - len(t.sizes)) + t.sizes for t in self.tensors]
+        if any(len(set(sizes) - {1}) > 1 for sizes in zip(*padded, strict=True)):
+            return max(padded, key=math.prod)
         return tuple(max(sizes) if min(sizes) else 0 for sizes in zip(*padded, strict=True))

@@ -92,6 +92,14 @@ def lists(call: Call) -> Work:
     return Work(call.name, call.read_bytes + written, footprint, sum(t.elements for t in first), len(first))
 
 
+def packing(call: Call) -> Work:
+    """Return the cost of copying tensors into one, or one into several: sharded parameters and gradients."""
+    first = call.arguments[0]
+    given = first if isinstance(first, tuple) else (first,)
+    moved = 2.0 * sum(t.bytes for t in given)
+    return Work("packing", moved, moved, sum(t.elements for t in given))
+
+
 # ---- rows ----------------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +236,9 @@ _TABLE: dict[Cost, str] = {
         _native_batch_norm_legit native_group_norm native_group_norm_backward max_pool2d_with_indices
         max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward _adaptive_avg_pool2d
         _adaptive_avg_pool2d_backward upsample_nearest2d upsample_bilinear2d upsample_bilinear2d_backward
+    """,
+    packing: """
+        _chunk_cat split_with_sizes_copy split_copy unbind_copy
     """,
     gathers: """
         index index_select gather embedding

@@ -19,6 +19,7 @@ _NOTES = (
 
 
 def _describe(row: Row) -> tuple[str, ...]:
+    step = row.step_ns / 1e6
     cost = "-" if row.cost is None else f"{row.cost:.2f}"
     return (
         row.key,
@@ -26,7 +27,7 @@ def _describe(row: Row) -> tuple[str, ...]:
         f"{row.needed / 1e9:.1f} GB",
         f"{row.headroom / 1e9:.1f} GB",
         row.verdict,
-        f"{row.step_ns / 1e6:.4g} ms",
+        f"{step:.0f} ms" if step >= 1000 else f"{step:.4g} ms",
         row.bottleneck,
         cost,
         row.advice,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, ClassVar, Protocol, TypedDict
 
 from ..settings.gpus import Gpu
 from .calls import Call, Shape
@@ -140,13 +142,64 @@ class Device(Protocol):
     def load_part(self, part: str) -> None:
         """Load a part, after compiling it if needed."""
 
-    def start_clock(self, predict: Any, launch_ns: int, gap_ns: int) -> None:
-        """Keep the GPU's time from now on."""
+    def start_clock(self, predict: Any, report: Callable[[str], None], launch_ns: int, gap_ns: int) -> None:
+        """Keep the GPU's time from now on; ``report`` is called for a kernel that has no prediction."""
 
     def stop_clock(self) -> None:
         """Keep the host's time again."""
 
 
-def start(device: Device, gpu: Gpu) -> None:
-    """Let the device's streams take the time that this GPU would need."""
-    device.start_clock(Predictor(gpu).predict, LAUNCH_NS, GAP_NS)
+class UnpredictedKernelWarning(UserWarning):
+    """The clock has no prediction of a kernel: it counts as a launch."""
+
+
+UnpredictedKernelWarning.__module__ = "torchdevice_cuda"  # the name that programs use
+
+
+def make_reporter() -> Callable[[str], None]:
+    """Return a function that warns once for each kernel without a prediction."""
+    seen: set[str] = set()
+
+    def report(name: str) -> None:
+        if name not in seen:
+            seen.add(name)
+            warnings.warn(
+                f"the time of the kernel {name} is not predicted: it counts as a launch of {GAP_NS / 1000:g} us, so "
+                f"predicted times are too short by its own",
+                UnpredictedKernelWarning,
+                stacklevel=2,
+            )
+
+    return report
+
+
+class _Unpredicted:
+    """Work that other code does in Python's place, such as kernels of Triton and compiled graphs."""
+
+    device: ClassVar[Any]
+    report: ClassVar[Callable[[str], None]]
+
+    def __init__(self, name: str, index: int) -> None:
+        self._name, self._index = name, index
+
+    def __enter__(self) -> None:
+        self.device.begin_other_work(self._index)
+        self._began = time.perf_counter_ns()
+
+    def __exit__(self, *_: object) -> None:
+        type(self).report(self._name)
+        self.device.add_work(self._name, self._index, GAP_NS, time.perf_counter_ns() - self._began)
+
+
+def start(device: Any, gpu: Gpu) -> Callable[[], None]:
+    """Let the device's streams take the time that this GPU would need; return the function that ends it."""
+    report = make_reporter()
+    device.start_clock(Predictor(gpu).predict, report, LAUNCH_NS, GAP_NS)
+    timed, original = type("ForeignWork", (_Unpredicted,), {"device": device, "report": report}), device.ForeignWork
+    device.ForeignWork = timed
+
+    def stop() -> None:
+        device.ForeignWork = original
+        device.stop_clock()
+
+    return stop

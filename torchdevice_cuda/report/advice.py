@@ -66,8 +66,8 @@ _READS_SIZE = _Wait(
 _WAITS = {
     "aten::_local_scalar_dense": _Wait(
         "Read values from the GPU less often",
-        "Each .item(), float(tensor), print(tensor) or `if tensor` waits until the GPU has finished, and leaves it "
-        "idle until the host has launched more work.",
+        "Each .item(), float(tensor), print(tensor) and each if on a tensor waits for the GPU, which then idles "
+        "until the host launches more work.",
         "Add results up on the GPU (total += loss.detach()) and read the sum every 100 steps, or after the loop.",
     ),
     "aten::nonzero": _READS_SIZE,

@@ -21,6 +21,7 @@ from .document import (
     Finding,
     Holder,
     Memory,
+    Point,
     Process,
     Request,
     Shortage,
@@ -155,14 +156,13 @@ class Collector:
                 for row in [(key[0], key[1], key[2])]
             ),
             unsupported=tuple(Unsupported(what, why, site, count) for count, what, why, site in unsupported.rows()),
-            findings=tuple(_read_finding(row) for row in about.findings()),
             **counted,
         )
 
     def _device_counts(self, clear: bool) -> dict[str, Any]:
         """Return the fields of a document that the compiled device counts."""
         if self._device is None:
-            return {}
+            return {"findings": tuple(_read_finding(row) for row in self._about.findings())}
         counted = self._device.read_counts(clear)
         sites = dict(enumerate(Site(*row) for row in counted["sites"])) | _NO_LINES
         # The device's clock is not Python's: read both now.
@@ -207,12 +207,18 @@ class Collector:
             for one in counted["shortages"]
         )
         timelines = (Timeline(pid, spans),) if spans else ()
-        return {"work": work, "memory": memory, "timelines": timelines, "shortages": shortages}
+        findings = tuple(_read_finding(row, when) for row in self._about.findings())
+        return {"work": work, "memory": memory, "timelines": timelines, "shortages": shortages, "findings": findings}
 
 
-def _read_finding(row: dict[str, Any]) -> Finding:
+def _read_finding(row: dict[str, Any], when: Callable[[int], float] | None = None) -> Finding:
     site, other = (None if line is None else Site(*line) for line in (row["site"], row["other"]))
-    return Finding(**{**row, "process": os.getpid(), "site": site or Site("", 0, UNKNOWN), "other": other})
+    points: tuple[Point, ...] = ()
+    if when is not None:
+        ends = (((lane or (None, 0)), at_ns) for lane, at_ns in row.get("points", ()))
+        points = tuple(Point(device, stream, when(at_ns)) for (device, stream), at_ns in ends)
+    about = {"process": os.getpid(), "site": site or Site("", 0, UNKNOWN), "other": other, "points": points}
+    return Finding(**{**row, **about})
 
 
 def _micro(ns: float) -> float:
@@ -237,6 +243,12 @@ def _since(document: Document, seconds: float) -> Document:
         )
         for each in document.timelines
     )
+    findings = tuple(
+        dataclasses.replace(
+            one, points=tuple(dataclasses.replace(point, at=max(0.0, point.at - seconds)) for point in one.points)
+        )
+        for one in document.findings
+    )
     begun = datetime.datetime.fromisoformat(document.begun) + datetime.timedelta(seconds=seconds)
     return dataclasses.replace(
         document,
@@ -248,5 +260,6 @@ def _since(document: Document, seconds: float) -> Document:
         ),
         memory=memory,
         timelines=timelines,
+        findings=findings,
         shortages=tuple(dataclasses.replace(one, at=max(0.0, one.at - seconds)) for one in document.shortages),
     )

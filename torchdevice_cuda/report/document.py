@@ -194,10 +194,20 @@ class Shortage:
 
 
 @dataclasses.dataclass(frozen=True)
+class Point:
+    """When a stream of a device issued work, in seconds. The host has no device."""
+
+    device: int | None
+    stream: int
+    at: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Finding:
     """An error that ``--check-streams`` or a tool of ``--sanitize`` found; ``level``: error or warning.
 
-    A race has two sides: ``site`` is the later access, ``other`` the earlier, ``lanes`` their streams.
+    A race has two sides: ``site`` is the later access, ``other`` the earlier; ``lanes`` are the names of their streams,
+    ``points`` where they are in the timeline, if there is one.
     """
 
     process: int
@@ -207,6 +217,7 @@ class Finding:
     site: Site
     other: Site | None = None
     lanes: tuple[str, ...] = ()
+    points: tuple[Point, ...] = ()
     #: of --sanitize
     kernel: str = ""
 
@@ -292,7 +303,9 @@ def _memory(row: dict[str, Any]) -> Memory:
 
 def _finding(row: dict[str, Any]) -> Finding:
     other = None if row["other"] is None else Site(**row["other"])
-    return Finding(**{**row, "site": Site(**row["site"]), "other": other, "lanes": tuple(row["lanes"])})
+    points = tuple(Point(**one) for one in row["points"])
+    site, lanes = Site(**row["site"]), tuple(row["lanes"])
+    return Finding(**{**row, "site": site, "other": other, "lanes": lanes, "points": points})
 
 
 def _shortage(row: dict[str, Any]) -> Shortage:

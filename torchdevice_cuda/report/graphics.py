@@ -7,7 +7,22 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import source, tables
-from .document import COPY, GRAPH, KERNEL, STREAM_WAIT, WAIT, Document, Holder, Memory, Process, Shortage, Site, Span
+from .document import (
+    COPY,
+    GRAPH,
+    KERNEL,
+    STREAM_WAIT,
+    WAIT,
+    Document,
+    Finding,
+    Holder,
+    Memory,
+    Point,
+    Process,
+    Shortage,
+    Site,
+    Span,
+)
 from .tables import cell, shown, size
 
 #: Number of operators with their own part in the bar, and of lines with their own part of a device's memory.
@@ -100,24 +115,45 @@ def timeline(document: Document) -> dict[str, Any]:
         ]
         lanes.append({"group": group, "label": label, "spans": rows})
 
+    numbers: dict[tuple[int, int | None, int], int] = {}  # of lanes, by process, device and stream
+    races = [finding for finding in document.findings if finding.points]
     for each in sorted(document.timelines, key=lambda each: offsets.get(each.process, 0.0)):
         offset = offsets.get(each.process, 0.0) * 1e6
         waits = [span for span in each.spans if span.kind == WAIT]
-        if waits:
+        points = {(point.device, point.stream) for one in races if one.process == each.process for point in one.points}
+        if waits or any(device is None for device, _ in points):
+            numbers[each.process, None, 0] = len(lanes)
             add(f"process {each.process}" if several else "host", "waits for the GPU", waits, offset)
-        by_stream: dict[tuple[int, int], list[Span]] = {}
+        by_stream: dict[tuple[int, int], list[Span]] = {
+            (device, stream): [] for device, stream in points if device is not None
+        }
         for span in each.spans:
             if span.kind != WAIT:
                 by_stream.setdefault((span.device, span.stream), []).append(span)
         for (device, stream), spans in sorted(by_stream.items()):
+            numbers[each.process, device, stream] = len(lanes)
             add(name_device(each.process, device, several), _name_stream(stream), spans, offset)
     return {
         "lanes": lanes,
         "names": [cell(name) for name in names.known],
         "sites": [[cell(shown(site)), cell(source.text_of(site)), source.link(site)] for site in sites.known],
         "memory": [chart.data for chart in charts(document)],
+        "races": [
+            {"text": cell(one.text), "ends": [end for end in ends if end is not None]}
+            for one in races
+            for ends in [[_find_end(one, point, numbers, offsets) for point in reversed(one.points)]]
+            if None not in ends
+        ],
         "end": round(document.seconds * 1e6, 1),
     }
+
+
+def _find_end(
+    finding: Finding, point: Point, lanes: dict[tuple[int, int | None, int], int], offsets: dict[int, float]
+) -> tuple[int, float] | None:
+    """Return an end of a race's arrow: the number of the lane, and the time in microseconds."""
+    lane = lanes.get((finding.process, point.device, point.stream))
+    return None if lane is None else (lane, round((point.at + offsets.get(finding.process, 0.0)) * 1e6, 1))
 
 
 def _name_stream(stream: int) -> str:

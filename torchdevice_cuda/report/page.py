@@ -28,6 +28,16 @@ class _Line:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Error:
+    """A finding at a line of the program."""
+
+    site: str
+    link: str
+    source: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
 class _Group:
     """Advice that is the same for several lines."""
 
@@ -60,11 +70,15 @@ def _render(document: Document, template: str, **more: Any) -> str:
         # Unique among the outputs of a notebook, of which some may be of earlier processes.
         id=f"torchdevice-{document.processes[0].pid if document.processes else 0}-{next(_ids)}",
         title=tables.title(document),
-        begun=cell(document.begun),
+        begun=cell(document.begun[:16].replace("T", " ")),
         heading=tables.heading(document),
         verdict=dataclasses.replace(found, text=cell(found.text)),
         advice=_groups(advice(document)),
         stories=graphics.stories(document),
+        findings=[
+            _Error(cell(shown(one.site)), source.link(one.site), cell(source.text_of(one.site)), cell(one.text))
+            for one in document.findings
+        ],
         bar=graphics.bar(document),
         charts=graphics.charts(document),
         data=graphics.timeline(document),

@@ -36,7 +36,9 @@ def size(count: int) -> str:
 
 
 #: The file that a kernel of Jupyter names for a cell, with the line.
-_CELL = re.compile(r"[/\\]ipykernel_\d+[/\\](\d+)\.py(:\d+)?$")
+_CELL = re.compile(r"(.*[/\\]ipykernel_\d+[/\\](\d+)\.py)(:\d+)?$")
+#: Returns the number of the cell with a file, if it is known. Set by the IPython extension.
+number_of_cell: Callable[[str], int | None] | None = None
 
 
 def short(path: str) -> str:
@@ -45,7 +47,9 @@ def short(path: str) -> str:
         return path
     cell_of_notebook = _CELL.search(path)
     if cell_of_notebook:
-        return f"cell {cell_of_notebook[1]}{cell_of_notebook[2]}"
+        number = number_of_cell(cell_of_notebook[1]) if number_of_cell else None
+        name = f"In[{number}]" if number is not None else f"cell {cell_of_notebook[2]}"
+        return f"{name}{cell_of_notebook[3] or ''}"
     try:
         relative = os.path.relpath(path)
     except OSError:  # the folder no longer exists

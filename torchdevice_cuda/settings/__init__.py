@@ -7,6 +7,7 @@ elsewhere.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +22,9 @@ from .options import Option as Option
 from .options import Settings as Settings
 from .options import find_exception as find_exception
 from .setting_support import Ignored, Refused
+
+#: GPUs of a process.
+_MOST_DEVICES = 64
 
 
 def known_variables() -> list[str]:
@@ -67,6 +71,12 @@ def load(overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] 
         # The same reader checks values of any type: activate(devices=0) must fail as --devices 0 does.
         values[option.field] = _read(option, option.flag or field, _write(option, value))
     chosen = Settings(**values)
+    if chosen.world is not None:
+        if chosen.rehearse == "off":
+            raise SettingsError("--world simulates ranks only in a rehearsal; add --rehearse")
+        if "devices" not in values:
+            # The GPUs of a node, as the program sees them.
+            chosen = dataclasses.replace(chosen, devices=min(chosen.world.node, chosen.world.size, _MOST_DEVICES))
     for line in describe_unsupported(chosen, chosen.driver, Refused):
         raise SettingsError(line)
     return chosen

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import gpus, hidden, sanitizer, stand_ins
+from . import gpus, hidden, sanitizer, stand_ins, world
 from .setting_support import CPU, CUDA, MPS, VIRTUAL, Ignored, Refused
 from .values import (
     read_bytes,
@@ -69,6 +69,8 @@ class Settings:
     check_streams: str = "off"
     clock: str = "host"
     rehearse: str = "off"
+    #: the ranks of the rehearsal; ``None``: process groups are real
+    world: world.World | None = None
     stand_ins: tuple[str, ...] = ()
     #: the seed of an adversarial order; ``None``: work runs when it is issued
     streams: int | None = None
@@ -329,6 +331,20 @@ OPTIONS: tuple[Option, ...] = (
             CUDA: Refused("a real GPU computes; run with --driver virtual"),
             MPS: Refused("an Apple GPU computes; run with --driver virtual"),
             CPU: Refused("without a compiled device every tensor is computed; run with --driver virtual"),
+        },
+    ),
+    Option(
+        "world",
+        RUNNING,
+        "ranks of a rehearsal: one runs, the others and the time of collectives are simulated",
+        world.ALLOWED,
+        world.read,
+        world.write,
+        link="rehearsal.md#many-gpus",
+        exceptions={
+            CUDA: Refused("a real GPU does not rehearse; run with --driver virtual"),
+            MPS: Refused("an Apple GPU does not rehearse; run with --driver virtual"),
+            CPU: Refused("without a compiled device nothing is rehearsed; run with --driver virtual"),
         },
     ),
     Option(

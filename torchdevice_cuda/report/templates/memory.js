@@ -19,8 +19,15 @@ function timeTicks(from, to, count) {
   return ticks;
 }
 
+// Where nearly all of some work begins, if a long time is before it, as imports take; NaN if there is none.
+function skipIdle(starts, last) {
+  for (let number = 1; number < starts.length / 10; number++)
+    if (starts[number] - starts[number - 1] > .4 * (last - starts[0])) return starts[number];
+  return NaN;
+}
+
 function formatSeconds(seconds, span) {
-  if (span >= 5) return `${+seconds.toFixed(1)} s`;
+  if (span >= 5 || seconds >= 1 && span >= .05) return `${+seconds.toFixed(span >= 5 ? 1 : 3)} s`;
   if (span >= 5e-3) return `${+(seconds * 1e3).toFixed(span < .05 ? 2 : 0)} ms`;
   return `${+(seconds * 1e6).toFixed(1)} us`;
 }
@@ -36,8 +43,10 @@ function showMemory(root) {
 
 function memoryChart(svg, one) {
   const left = 76, right = 16, top = 16, bottom = 40, height = 240;
-  const first = one.curve[0][0], last = Math.max(one.curve.at(-1)[0], one.at, first + 1e-6);
-  const most = one.peak * 1.12 || 1;
+  const begun = one.curve[0][0], last = Math.max(one.curve.at(-1)[0], one.at, begun + 1e-6);
+  const busy = skipIdle(one.curve.map(each => each[0]), last);
+  const first = busy > begun && busy <= one.at ? busy - (last - busy) * .02 : begun;
+  const most = (one.total && one.total < 2 * one.peak ? one.total : one.peak) * 1.12 || 1;
   const tip = svg.parentElement.querySelector(".tip");
   let width = 0;
   const x = seconds => left + (seconds - first) / (last - first) * (width - left - right);
@@ -66,7 +75,7 @@ function memoryChart(svg, one) {
     element("text", {x: 12, y: (height - bottom + top) / 2, transform: `rotate(-90 12 ${(height - bottom + top) / 2})`, "text-anchor": "middle"}, "allocated");
     let path = `M${x(first)},${y(0)}`, before = 0;
     for (const [seconds, high, end] of one.curve) {
-      path += `H${x(seconds).toFixed(1)}V${y(Math.max(high, before)).toFixed(1)}V${y(end).toFixed(1)}`;
+      path += `H${x(Math.max(first, seconds)).toFixed(1)}V${y(Math.max(high, before)).toFixed(1)}V${y(end).toFixed(1)}`;
       before = end;
     }
     path += `H${x(last)}`;

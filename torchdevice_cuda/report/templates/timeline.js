@@ -25,6 +25,7 @@ function showTimeline(root) {
       first = Math.min(first, span[START]);
       last = Math.max(last, span[START] + span[TIME]);
     }
+    // The arrows of races name lanes by number, as spots do: lanes come first.
     spots.push({top: height, lane: one, group: one.group !== group ? one.group : ""});
     group = one.group;
     height += lane;
@@ -40,19 +41,17 @@ function showTimeline(root) {
   let [from, to] = busiest(), width = 0, dragged = null, hovered = null, wanted = 0;
   const pen = canvas.getContext("2d");
 
-  // What is shown at first: everything, but for a long time before nearly all of the work, as imports take.
+  // What is shown at first: everything, but for a long time before nearly all of the work.
   function busiest() {
-    const starts = data.lanes.flatMap(one => one.spans.map(span => span[START])).sort((a, b) => a - b);
-    for (let number = 1; number < starts.length / 10; number++)
-      if (starts[number] - starts[number - 1] > .4 * (last - first)) return [starts[number] - (last - starts[number]) * .01, all[1]];
-    return all;
+    const busy = skipIdle(data.lanes.flatMap(one => one.spans.map(span => span[START])).sort((a, b) => a - b), last);
+    return busy > first ? [busy - (last - busy) * .01, all[1]] : all;
   }
 
   const colours = {};
   function readColours() {
     const probe = document.createElement("span");
     root.append(probe);
-    for (const name of [...KINDS, "back", "panel", "text", "soft", "rule"]) {
+    for (const name of [...KINDS, "back", "bad", "panel", "text", "soft", "rule"]) {
       probe.style.color = `var(--${name})`;
       colours[name] = getComputedStyle(probe).color;
     }
@@ -86,6 +85,7 @@ function showTimeline(root) {
     paintAxis();
     let drawn = 0;
     for (const spot of spots) drawn += spot.lane ? paintLane(spot) : paintStrip(spot);
+    paintRaces();
     if (dragged && dragged.moved) {
       pen.fillStyle = colours.soft;
       pen.globalAlpha = .22;
@@ -159,12 +159,52 @@ function showTimeline(root) {
       if (shown > 44) {
         pen.fillStyle = colours.back;
         const name = data.names[span[NAME]].replace("aten::", "");
-        const fits = Math.floor((shown - 8) / 6.6);
-        pen.fillText(name.length > fits ? `${name.slice(0, fits - 1)}…` : name, Math.max(at, gutter) + 4, top + lane / 2 - 1);
+        pen.fillText(shorten(name, shown - 8), Math.max(at, gutter) + 4, top + lane / 2 - 1);
       }
     }
     pen.restore();
     return drawn;
+  }
+
+  // Where the arrow of a race begins or ends.
+  const pointOf = ([number, us]) => [x(us), spots[number].top + lane / 2];
+
+  // An arrow from the earlier access of a race to the later one.
+  function paintRaces() {
+    pen.save();
+    pen.beginPath();
+    pen.rect(gutter, axis, width - gutter, height - axis);
+    pen.clip();
+    pen.strokeStyle = pen.fillStyle = colours.bad;
+    for (const race of data.races) {
+      const [[fromX, fromY], [toX, toY]] = race.ends.map(pointOf), angle = Math.atan2(toY - fromY, toX - fromX);
+      pen.lineWidth = race === (hovered && hovered.race) ? 3 : 1.5;
+      pen.beginPath();
+      pen.moveTo(fromX, fromY);
+      pen.lineTo(toX, toY);
+      pen.stroke();
+      pen.beginPath();
+      pen.moveTo(toX, toY);
+      for (const side of [-.4, .4]) pen.lineTo(toX - 9 * Math.cos(angle + side), toY - 9 * Math.sin(angle + side));
+      pen.fill();
+    }
+    pen.restore();
+    canvas.dataset.races = data.races.length;
+  }
+
+  // The race whose arrow passes within four pixels.
+  function findRace(at, y) {
+    return data.races.find(race => {
+      const [[ax, ay], [bx, by]] = race.ends.map(pointOf), long = (bx - ax) ** 2 + (by - ay) ** 2;
+      const part = long ? Math.min(1, Math.max(0, ((at - ax) * (bx - ax) + (y - ay) * (by - ay)) / long)) : 0;
+      return Math.hypot(at - ax - part * (bx - ax), y - ay - part * (by - ay)) <= 4;
+    });
+  }
+
+  function shorten(text, room) {
+    if (pen.measureText(text).width <= room) return text;
+    while (text && pen.measureText(`${text}…`).width > room) text = text.slice(0, -1);
+    return `${text}…`;
   }
 
   function paintStrip({top, memory: one}) {
@@ -218,6 +258,8 @@ function showTimeline(root) {
     const box = canvas.getBoundingClientRect(), at = event.clientX - box.left, y = event.clientY - box.top;
     const spot = spots.find(each => y >= each.top && y < each.top + (each.lane ? lane : strip));
     if (!spot || at < gutter) return null;
+    const race = findRace(at, y);
+    if (race) return {race};
     if (spot.memory) return {memory: spot.memory, us: time(at)};
     const us = time(at), near = 4 * (to - from) / (width - gutter);
     let best = null, distance = Infinity;
@@ -239,6 +281,10 @@ function showTimeline(root) {
       if (style) made.className = style;
       return into.appendChild(made);
     };
+    if (found.race) {
+      add("div", found.race.text);
+      return;
+    }
     if (found.memory) {
       const step = found.memory.curve.findLast(each => each[0] * 1e6 <= found.us) ?? [0, 0, 0];
       add("b", `${formatBytes(step[2])} allocated`);
@@ -274,7 +320,7 @@ function showTimeline(root) {
     }
     const before = hovered;
     hovered = dragged && dragged.moved ? null : find(event);
-    if ((before && before.span) !== (hovered && hovered.span)) schedule();
+    if ((before && (before.span || before.race)) !== (hovered && (hovered.span || hovered.race))) schedule();
     tip.style.display = hovered ? "block" : "none";
     if (!hovered) return;
     describe(hovered, tip, false);
@@ -286,7 +332,7 @@ function showTimeline(root) {
     const done = dragged;
     dragged = null;
     if (done && done.moved) show(time(Math.min(done.at, done.now)), time(Math.max(done.at, done.now)));
-    else if (done && hovered && hovered.span) describe(hovered, pin, true);
+    else if (done && hovered && (hovered.span || hovered.race)) describe(hovered, pin, true);
     schedule();
   });
   canvas.addEventListener("pointerleave", () => {

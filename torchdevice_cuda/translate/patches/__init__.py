@@ -36,6 +36,7 @@ MODULES = (
     "amp",
     "optim",
     "distributed",
+    "simulated_ranks",
     "fsdp",
     "rpc",
     "compile",

@@ -16,6 +16,7 @@ from ..core.wrapping import Function, copy_metadata
 
 if TYPE_CHECKING:
     from ...distributed.carriers import Carrier
+    from ...distributed.communicator import Communicator
 
 
 @patch("torch.distributed.distributed_c10d.BarrierOptions", traits=Trait.TRANSLATED)
@@ -86,17 +87,17 @@ def nccl(context: Context) -> None:
     from torch._C import _distributed_c10d
     from torch.distributed import constants, distributed_c10d
 
-    from ...distributed.backend import ProcessGroupNCCL
     from ...distributed.options import TIMEOUT
 
-    ProcessGroupNCCL.__module__ = _GROUPS
-    ProcessGroupNCCL.carrier = _carrier(context)
-    ProcessGroupNCCL.device_count = context.driver.device_count
-    ProcessGroupNCCL.nccl_version = nccl_version(torch.__version__)
+    group = _find_group(context)
+    group.__module__ = _GROUPS
+    group.carrier = _carrier(context)
+    group.device_count = context.driver.device_count
+    group.nccl_version = nccl_version(torch.__version__)
     editor = context.editor
     for owner in (_distributed_c10d, torch.distributed, distributed_c10d):
         for name in nccl_groups(distributed_c10d):
-            editor.set(owner, name, ProcessGroupNCCL)
+            editor.set(owner, name, group)
     editor.set(distributed_c10d, "_NCCL_AVAILABLE", True)
     editor.set(_distributed_c10d, "_DEFAULT_PG_NCCL_TIMEOUT", TIMEOUT)
     # With TORCH_DISTRIBUTED_DEBUG=DETAIL, ranks compare hashes of the tensors that they are about to send.
@@ -105,10 +106,23 @@ def nccl(context: Context) -> None:
         editor.set(module, "default_pg_nccl_timeout", TIMEOUT)
 
 
+def _find_group(context: Context) -> type[Communicator]:
+    """Return the class that replaces NCCL's: a rehearsal's other ranks may be simulated."""
+    if context.settings.world is not None:
+        from ...distributed.simulated import SimulatedNCCL
+
+        return SimulatedNCCL
+    from ...distributed.backend import ProcessGroupNCCL
+
+    return ProcessGroupNCCL
+
+
 def _carrier(context: Context) -> Carrier:
     """Return the carrier that moves the driver's tensors to the host."""
-    from ...distributed.carriers import Aliased, Copied, Same
+    from ...distributed.carriers import Aliased, Carrier, Copied, Same
 
+    if context.settings.world is not None:
+        return Carrier()
     if Trait.HOST_MEMORY not in context.traits:
         return Copied()
     if context.driver.native is not None:
@@ -132,11 +146,13 @@ def kernels(context: Context) -> None:
     from torch._C._distributed_c10d import ProcessGroup
 
     from ...distributed import groups
-    from ...distributed.backend import ProcessGroupNCCL
 
+    carrier = _find_group(context).carrier
     original: Function = ProcessGroup._register_backend
     editor, lock, kind = context.editor, threading.Lock(), context.driver.device_type
     on_cpu, registered = Trait.CPU_TENSORS in context.traits, False
+    # Simulated groups have no Gloo for CPU tensors either.
+    others = {} if context.settings.world is None else {"CPU": torch.device("cpu")}
 
     def left(operator: str) -> None:
         if context.left is not None:
@@ -153,11 +169,12 @@ def kernels(context: Context) -> None:
                 # A Gloo group has a backend for CUDA, and none for the device type that replaces it.
                 asked = torch.device("cpu" if on_cpu else "cuda")
                 told = None if Trait.HOST_MEMORY in context.traits else left
-                undo = register(kind.upper(), asked, ProcessGroupNCCL.carrier, told)
-                editor.undone(f"torch.ops.c10d[{kind.upper()}]", undo)
+                for key, device in {kind.upper(): asked, **others}.items():
+                    undo = register(key, device, carrier, told)
+                    editor.undone(f"torch.ops.c10d[{key}]", undo)
                 # The dispatcher passes Python kernels the tensors that C++ knows, which contain no float64.
                 if kind in homes:
-                    homes[kind].between = lambda name: kernel(name, asked, ProcessGroupNCCL.carrier, told)
+                    homes[kind].between = lambda name: kernel(name, asked, carrier, told)
                 registered = True
 
     def _register_backend(self: Any, device: Any, backend_type: Any, backend: Any = None) -> None:

@@ -18,8 +18,13 @@ struct Prediction {
 // Predicts a call; may run Python.
 using Predict = Prediction (*)(const std::string& name, c10::ArrayRef<c10::IValue> arguments);
 
-void start_clock(Predict predict, int64_t launch_ns, int64_t gap_ns);
+// Called for a kernel of other code, which has no prediction; may run Python.
+using ReportKernel = void (*)(const char* name);
+
+void start_clock(Predict predict, ReportKernel report, int64_t launch_ns, int64_t gap_ns);
 void stop_clock();
+// Add work of this length to the device's current stream; the host spent this time on simulating it.
+void add_work(const std::string& name, c10::DeviceIndex device, int64_t ns, int64_t spent_ns);
 
 // What was counted since the start of the clock: calls by id, and the time that computing them here took.
 struct ClockCounts {

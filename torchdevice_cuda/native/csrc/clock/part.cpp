@@ -14,6 +14,8 @@ using c10::IValue;
 
 // The function that predicts a call. Null until the clock starts; never deleted.
 py::object* g_function = nullptr;
+// The function that is called for a kernel without a prediction, likewise.
+py::object* g_reporter = nullptr;
 
 // A tensor: sizes, the type's name, and whether it is in channels-last order, on the host, and pinned.
 py::object describe_for_python(const at::Tensor& t) {
@@ -50,15 +52,24 @@ Prediction call_python(const std::string& name, c10::ArrayRef<IValue> arguments)
       predicted.size() > 2 ? predicted[2].cast<int>() : -1};
 }
 
-void start(const py::object& function, int64_t launch_ns, int64_t gap_ns) {
+void report_kernel(const char* name) {
+  const py::gil_scoped_acquire gil;
+  (*g_reporter)(name);
+}
+
+void start(const py::object& function, const py::object& report, int64_t launch_ns, int64_t gap_ns) {
   delete std::exchange(g_function, new py::object(function));
-  start_clock(&call_python, launch_ns, gap_ns);
+  delete std::exchange(g_reporter, new py::object(report));
+  start_clock(&call_python, &report_kernel, launch_ns, gap_ns);
 }
 
 void begin(PyObject* module) {
   auto m = py::reinterpret_borrow<py::module_>(module);
-  m.def("start_clock", &start, py::arg("predict"), py::arg("launch_ns"), py::arg("gap_ns"));
+  m.def("start_clock", &start, py::arg("predict"), py::arg("report"), py::arg("launch_ns"), py::arg("gap_ns"));
   m.def("stop_clock", &stop_clock);
+  m.def(
+      "add_work", &add_work, py::arg("name"), py::arg("device"), py::arg("ns"), py::arg("spent_ns"),
+      py::call_guard<py::gil_scoped_release>());
   m.def("read_clock_counts", [] {
     const auto counts = read_clock_counts();
     return std::make_pair(counts.calls, counts.computing_ns);

@@ -220,7 +220,7 @@ class DeferralObserver final : public StreamObserver {
   void begin_query(const EventState& event) override {
     synchronize(event);
   }
-  void begin_other_work(const StreamState& stream) override {
+  void run_work(const StreamState& stream, const char*, const std::vector<ObservedAccess>&) override {
     if (is_outside()) schedule().run_before_next(stream);
   }
   void begin_capture(const StreamState&) override {
@@ -232,7 +232,7 @@ class DeferralObserver final : public StreamObserver {
 
  private:
   static bool is_outside() {
-    return schedule().is_on() && !is_running_deferred_work();
+    return schedule().is_on() && !t_in_deferred_work;
   }
   template <class F>
   static void wait(c10::DeviceIndex device, const F& run) {

@@ -21,8 +21,6 @@ constexpr size_t kMostWaiting = 10'000;
 // How often a stream that has run a piece of work gets another priority, where it does at all.
 constexpr double kChange = 1.0 / 16;
 
-thread_local bool t_is_running = false;
-
 // Run work as a kernel runs: without what the thread that waits for it has set up for its own calls.
 void run_on_stream(const StreamState& stream, const DeferredWork& work) {
   const c10::impl::ForceDispatchKeyGuard keys(
@@ -30,26 +28,24 @@ void run_on_stream(const StreamState& stream, const DeferredWork& work) {
       c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
           c10::python_ks);
   const AllocateOnDevice host(-1);
-  const InNode whole;
   const auto restore = c10::make_scope_exit(
       [device = std::exchange(t_current_device, stream.device), captured = std::exchange(t_captured, {}),
        current = exchange_stream(stream.device, stream.id), index = stream.device] {
         exchange_stream(index, current);
         t_captured = captured;
         t_current_device = device;
-        t_is_running = false;
+        t_in_deferred_work = false;
+        g_threads_in_deferred_work.fetch_sub(1);
       });
-  t_is_running = true;
+  t_in_deferred_work = true;
+  g_threads_in_deferred_work.fetch_add(1);
   DeviceWork launch;
-  if (is_profiled() && !work.name.empty()) launch.begin(work.name, stream.device);
+  if (is_profiled() && !work.name.empty()) launch.begin(work.name, stream.device, work.site);
+  const InNode whole;
   work.run();
 }
 
 }  // namespace
-
-bool is_running_deferred_work() {
-  return t_is_running;
-}
 
 Schedule& schedule() {
   static auto* one = new Schedule;
@@ -66,10 +62,11 @@ Schedule::Lock Schedule::lock() {
 }
 
 void Schedule::start(uint64_t seed) {
-  const Lock held = lock();
-  for (const auto& [id, queue] : queues_) run_until(queue->end());
-  events_.clear();
-  queues_.clear();
+  Lock held = lock();
+  for (const auto& [id, queue] : queues_) {
+    run_queue(held, *queue);
+    queue->priority.reset();
+  }
   seed_ = seed;
   random_.seed(seed);
   // Half of the seeds defer all work, and half change the order now and then.
@@ -100,34 +97,38 @@ Schedule::Queue& Schedule::queue_of(const StreamState& stream) {
   if (!found) {
     found = std::make_unique<Queue>();
     found->stream = const_cast<StreamState*>(&stream);
-    found->priority = draw_priority(stream);
   }
+  if (!found->priority) found->priority = draw_priority(stream);
   return *found;
 }
 
 void Schedule::issue(StreamState& stream, DeferredWork work) {
-  const Lock held = lock();
+  if (is_profiled()) {
+    work.site = find_site();
+    note_forward(work.site);
+  }
+  Lock held = lock();
   Queue& queue = queue_of(stream);
   queue.entries.push_back({std::move(work), std::exchange(queue.awaited, {})});
   stream.has_deferred_work.store(true, std::memory_order_release);
   waiting_++;
   if (queue.priority > host_priority_)
-    run_until(queue.end());
-  else if (waiting_ > kMostWaiting)
-    run_next();
+    run_queue(held, queue);
+  else if (waiting_ > kMostWaiting && !is_running_)
+    run_next(held);
 }
 
 void Schedule::run_before_next(const StreamState& stream) {
-  const Lock held = lock();
+  Lock held = lock();
   Queue& queue = queue_of(stream);
-  run_until(queue.end());
-  for (const auto& position : std::exchange(queue.awaited, {})) run_until(position);
+  run_queue(held, queue);
+  for (const auto& position : std::exchange(queue.awaited, {})) run_until(held, position);
 }
 
 void Schedule::run_all(c10::DeviceIndex device) {
-  const Lock held = lock();
+  Lock held = lock();
   for (const auto& [id, queue] : queues_)
-    if (device < 0 || id.first == device) run_until(queue->end());
+    if (device < 0 || id.first == device) run_queue(held, *queue);
 }
 
 void Schedule::record_event(const EventState& event, const StreamState& stream) {
@@ -155,9 +156,9 @@ void Schedule::forget_event(const EventState& event) {
 }
 
 void Schedule::run_before(const EventState& event) {
-  const Lock held = lock();
+  Lock held = lock();
   const auto found = events_.find(&event);
-  if (found != events_.end()) run_until(Position(found->second));
+  if (found != events_.end()) run_until(held, found->second);
 }
 
 void Schedule::raise_error() {
@@ -174,34 +175,55 @@ bool Schedule::is_ready(const Queue& queue) {
   return std::all_of(after.begin(), after.end(), [](const Position& p) { return is_done(p); });
 }
 
-void Schedule::run_until(const Position& position) {
+void Schedule::run_until(Lock& held, Position position) {
   if (is_done(position)) return;
   const WithoutInterpreter released;
-  while (!is_done(position)) run_next();
+  while (!is_done(position)) {
+    if (is_running_)
+      ended_.wait(held);
+    else
+      run_next(held);
+  }
+}
+
+void Schedule::run_queue(Lock& held, Queue& queue) {
+  run_until(held, queue.end());
 }
 
 // Run the next work of the stream with the highest priority among those that need not wait. Work waits only for what
 // was issued before it, so there is always one.
-void Schedule::run_next() {
+void Schedule::run_next(Lock& held) {
   Queue* next = nullptr;
   for (auto& [id, queue] : queues_)
     if (!queue->entries.empty() && is_ready(*queue) && (!next || queue->priority > next->priority)) next = queue.get();
   TORCH_INTERNAL_ASSERT(next, "all streams wait for each other");
-  run_first_of(*next);
+  run_first_of(held, *next);
   if (change_ > 0 && draw() < change_) next->priority = draw();
 }
 
-void Schedule::run_first_of(Queue& queue) {
-  const Entry entry = std::move(queue.entries.front());
-  queue.entries.pop_front();
-  waiting_--;
-  try {
-    if (entry.work.run) run_on_stream(*queue.stream, entry.work);
-  } catch (const std::exception&) {
-    if (!error_) error_ = std::current_exception();
+void Schedule::run_first_of(Lock& held, Queue& queue) {
+  {
+    std::exception_ptr error;
+    const Entry entry = std::move(queue.entries.front());
+    queue.entries.pop_front();
+    queue.begun++;
+    waiting_--;
+    is_running_ = true;
+    held.unlock();
+    try {
+      if (entry.work.run) run_on_stream(*queue.stream, entry.work);
+    } catch (const std::exception&) {
+      error = std::current_exception();
+    }
+    held.lock();
+    if (!error_) error_.swap(error);
+    is_running_ = false;
+    queue.done++;
+    if (queue.entries.empty()) queue.stream->has_deferred_work.store(false, std::memory_order_release);
+    ended_.notify_all();
+    held.unlock();
   }
-  queue.done++;
-  if (queue.entries.empty()) queue.stream->has_deferred_work.store(false, std::memory_order_release);
+  held.lock();
 }
 
 }  // namespace hostdevice

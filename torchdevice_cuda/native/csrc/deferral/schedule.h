@@ -4,12 +4,15 @@
 // Work of one stream runs in the order of issue, after the events that it waits for. It runs when the host waits for
 // it. Otherwise the order follows priorities, as in probabilistic concurrency testing: each stream has a random
 // priority, which sometimes changes, and so has the host. Work of a stream above the host runs when it is issued.
+//
+// One thread runs work at a time, without the lock: work may call Python, and so may the end of its arguments.
 #pragma once
 
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -17,11 +20,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/ledger.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -30,6 +35,7 @@ namespace hostdevice {
 struct DeferredWork {
   std::string name;
   std::function<void()> run;
+  Site site = kNoSite;  // the line that issued it, for a report
 };
 
 class Schedule {
@@ -71,12 +77,12 @@ class Schedule {
   };
   struct Queue {
     StreamState* stream;
-    double priority;
-    uint64_t done = 0;
+    std::optional<double> priority;  // none until the stream is first used with the seed
+    uint64_t begun = 0, done = 0;    // pieces of work
     std::deque<Entry> entries;
     std::vector<Position> awaited;  // events that the next work waits for
     Position end() const {
-      return {this, done + entries.size()};
+      return {this, begun + entries.size()};
     }
   };
 
@@ -88,14 +94,19 @@ class Schedule {
     return !position.queue || position.queue->done >= position.count;
   }
   static bool is_ready(const Queue& queue);
-  void run_until(const Position& position);
-  void run_next();
-  void run_first_of(Queue& queue);
+  // These release it while work runs.
+  void run_until(Lock& held, Position position);
+  void run_queue(Lock& held, Queue& queue);
+  void run_next(Lock& held);
+  void run_first_of(Lock& held, Queue& queue);
   double draw_priority(const StreamState& stream);
   double draw();
 
   std::mutex mutex_;
+  std::condition_variable ended_;  // a piece of work has
+  bool is_running_ = false;        // a piece of work, on any thread
   std::atomic<bool> is_on_{false};
+  // Queues remain: other threads may wait for their work.
   std::map<std::pair<c10::DeviceIndex, c10::StreamId>, std::unique_ptr<Queue>> queues_;
   std::unordered_map<const EventState*, Position> events_;
   size_t waiting_ = 0;  // pieces of work in all queues
@@ -104,9 +115,6 @@ class Schedule {
   double host_priority_ = 0, change_ = 0;
   std::exception_ptr error_;
 };
-
-// True while this thread runs deferred work.
-bool is_running_deferred_work();
 
 // Leaked: threads may use it while the process ends.
 Schedule& schedule();

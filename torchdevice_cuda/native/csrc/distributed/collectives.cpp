@@ -100,7 +100,7 @@ void quick_allreduce(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
   options.reduceOp = *reduction;
   options.timeout = std::chrono::milliseconds(args[count - 1].toInt());
   const auto index = tensors[0].device().index();
-  observe([&](StreamObserver& o) { o.begin_other_work(stream_state(index, current_stream(index))); });
+  observe([&](StreamObserver& o) { o.run_work(stream_state(index, current_stream(index)), "a collective", {}); });
   std::vector<at::Tensor> aliases{Aliases(tensors[0].device().index(), /*keep_alive=*/true).to_cpu(tensors[0], false)};
   auto part = backend->allreduce(aliases, options);
   auto work = make_carried_work({std::move(part)}, tensors, {}, std::move(agreement), /*is_point_to_point=*/false);

@@ -263,7 +263,7 @@ void Graph::replay() {
     for (const auto& node : *nodes) node.replay();
   };
   if (can_run_later() && run_later(stream, "cudaGraphLaunch", run)) return;
-  observe([&](StreamObserver& o) { o.begin_other_work(stream); });
+  observe([&](StreamObserver& o) { o.run_work(stream, "cudaGraphLaunch", {}); });
   static const c10::DispatchKeySet excluded =
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::python_ks;
   const c10::impl::ExcludeDispatchKeyGuard below(excluded);
@@ -278,8 +278,7 @@ void Graph::replay() {
     node.replay();
   }
   for (const auto& g : generators_) impl_of(g.state).skip(g.words);
-  // What it accesses was reported before it ran; its copies are in flight from now on.
-  observe([&](StreamObserver& o) { o.run_work(stream, "cudaGraphLaunch", {}); });
+  observe([](StreamObserver& o) { o.end_launch(); });
 }
 
 void Graph::abandon() {

@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
@@ -89,9 +90,7 @@ std::optional<NewAccess> copy_with_host(
     NewAccess on_host = access_of(host, to_host);
     detector.begin_work(stream, caller, {access_of(own, !to_host), on_host});
     unprotect_pages(on_host.layout.begin(), on_host.layout.end());
-    // Other memory that the program has registered may share its pages with something else.
-    const bool has_pages = owns_pages(host.storage().data());
-    return non_blocking && has_pages ? std::make_optional(std::move(on_host)) : std::nullopt;
+    return non_blocking ? std::make_optional(std::move(on_host)) : std::nullopt;
   }
   if (!to_host) detector.access_on_host(caller, {access_of(host, false)});
   detector.begin_work(stream, caller, {access_of(own, !to_host)});
@@ -172,8 +171,10 @@ void check_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* 
   ArgumentAccesses given = list_arguments(call, arguments);
   const size_t below = stack->size() - f.args.size();
   if (is_captured) {
-    // A graph accesses host memory when it runs: it copies from and to pinned memory.
-    given.on_device.insert(given.on_device.end(), given.on_host.begin(), given.on_host.end());
+    // A graph accesses pinned memory when it runs; elements of other memory are passed by value.
+    std::copy_if(
+        given.on_host.begin(), given.on_host.end(), std::back_inserter(given.on_device),
+        [](const NewAccess& access) { return is_pinned(reinterpret_cast<const void*>(access.layout.begin())); });
     const Epoch epoch = detector.begin_captured_work(stream, caller, given.on_device);
     g_next(op, keys, stack);
     const auto results = list_results(given, Arguments(*stack).slice(below));

@@ -13,8 +13,8 @@ namespace hostdevice {
 namespace {
 
 std::shared_ptr<const AccessInfo> describe(const StreamState* stream, const Caller& caller, const NewAccess& access) {
-  return std::make_shared<const AccessInfo>(
-      AccessInfo{caller.op, caller.site, caller.in_backward, stream, access.writes, access.type, access.sizes});
+  return std::make_shared<const AccessInfo>(AccessInfo{
+      caller.op, caller.site, caller.in_backward, stream, access.writes, access.type, access.sizes, now_ns()});
 }
 
 std::string name_line(const AccessInfo& access) {
@@ -55,7 +55,7 @@ void Detector::continue_work(Epoch epoch, const Caller& caller, const std::vecto
 }
 
 void Detector::run_work(const StreamState& stream, const char* name, const std::vector<ObservedAccess>& accesses) {
-  if (accesses.empty()) return protect_launched();
+  if (accesses.empty()) return;
   std::vector<NewAccess> all;
   for (const auto& a : accesses)
     // An address is looked up here: the memory's lock is held where blocks are reported, so it comes before this one.

@@ -98,6 +98,7 @@ class Detector final : public StreamObserver {
   void unmap(char* at, size_t bytes) override;
   void free_pinned(char* at, size_t bytes) override;
   void launch_graph(uint64_t capture, const StreamState& stream) override;
+  void end_launch() override;
   void destroy_graph(uint64_t capture) override;
 
  private:
@@ -140,8 +141,6 @@ class Detector final : public StreamObserver {
   void drop_finished_host_accesses();
   bool is_in_flight(const Layout& layout) const;
   void access_page(uintptr_t address, bool writes);
-  // Protect the pinned memory that a launch of a graph copies from and to, after it has.
-  void protect_launched();
   // Return the graph of a capture; null if it has no work.
   Graph* find_graph(uint64_t capture);
   // Report new findings after the lock is released.

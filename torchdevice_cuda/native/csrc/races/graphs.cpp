@@ -61,14 +61,14 @@ void Detector::launch_graph(uint64_t capture, const StreamState& stream) {
   report_new(lock);
 }
 
-void Detector::protect_launched() {
+// Protect the pinned memory that the graph copies from and to.
+void Detector::end_launch() {
   std::vector<std::pair<Layout, bool>> launched;
   {
     const Lock lock(mutex_);
     launched.swap(launched_);
   }
-  for (const auto& [layout, writes] : launched)
-    if (owns_pages(reinterpret_cast<const void*>(layout.begin()))) protect_pages(layout, writes);
+  for (const auto& [layout, writes] : launched) protect_pages(layout, writes);
 }
 
 void Detector::destroy_graph(uint64_t capture) {

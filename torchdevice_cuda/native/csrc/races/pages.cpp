@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "runtime/captures.h"
+#include "runtime/pinned.h"
 
 namespace hostdevice {
 
@@ -75,7 +76,8 @@ void handle_fault(int number, siginfo_t* info, void*) {
   if (!is_protected) {
     // The instruction runs again, under the handler that was here before.
     sigaction(number, &g_previous, nullptr);
-  } else if (!t_in_node && g_access_to_page) {  // the device's own copies are ordered by streams
+  } else if (!t_in_node && g_threads_in_deferred_work.load() == 0 && g_access_to_page) {
+    // The device's own copies, which may use threads of a library, are ordered by streams.
     g_access_to_page(address, access == PROT_READ);
   }
 }
@@ -95,13 +97,11 @@ void install_handler() {
 
 }  // namespace
 
-bool owns_pages(const void* begin) {
-  return reinterpret_cast<uintptr_t>(begin) % page_size() == 0;
-}
-
 void protect_pages(const Layout& layout, bool is_written) {
-  const auto page = page_size();
-  uintptr_t begin = layout.begin() / page * page, end = (layout.end() + page - 1) / page * page;
+  const auto page = page_size(),
+             outside = is_pinned_block(reinterpret_cast<const void*>(layout.begin())) ? page - 1 : 0;
+  uintptr_t begin = (layout.begin() + page - 1 - outside) / page * page, end = (layout.end() + outside) / page * page;
+  if (begin >= end) return;
   int access = is_written ? PROT_NONE : PROT_READ;
   auto& all = pages();
   const std::lock_guard<std::mutex> lock(all.mutex);

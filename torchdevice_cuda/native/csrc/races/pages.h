@@ -8,9 +8,9 @@
 
 namespace hostdevice {
 
-// Whether memory that begins here has its pages for itself, as pinned blocks have.
-bool owns_pages(const void* begin);
-// Protect the pages of a copy in flight: against all accesses if the copy writes them, else against writes.
+// Protect the pages of a copy in flight: against all accesses if the copy writes them, else against writes. Blocks of
+// the pinned allocator have their pages for themselves; of memory that the program has registered, only whole pages are
+// protected.
 void protect_pages(const Layout& layout, bool is_written);
 void unprotect_pages(uintptr_t begin, uintptr_t end);
 // Unprotect the pages that no copy in flight accesses any more.

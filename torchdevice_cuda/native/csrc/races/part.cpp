@@ -6,6 +6,7 @@
 #include "bindings/part.h"
 #include "races/calls.h"
 #include "races/detector.h"
+#include "runtime/kernel_accesses.h"
 
 namespace hostdevice {
 namespace {
@@ -26,6 +27,9 @@ py::dict describe_access(const AccessInfo& access, const std::string& stream) {
   d["line"] = describe_line(access.site);
   d["in_backward"] = access.in_backward;
   d["stream"] = stream;
+  // As in the timeline of a report; none on the host.
+  d["lane"] = access.stream ? py::make_tuple(access.stream->device, access.stream->id) : py::object(py::none());
+  d["at_ns"] = access.at_ns;
   d["writes"] = access.writes;
   d["dtype"] = c10::toString(access.type);
   d["shape"] = access.sizes;
@@ -60,6 +64,7 @@ void start(const py::object& function) {
   Detector::get().watch_pages();
   intercept_calls();
   observe_host_operators();
+  g_watches_kernels.store(true);
 }
 
 void begin(PyObject* module) {

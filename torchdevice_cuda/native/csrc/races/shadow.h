@@ -21,6 +21,7 @@ struct AccessInfo {
   bool writes;
   c10::ScalarType type;
   std::vector<int64_t> sizes;
+  int64_t at_ns;  // on the clock of now_ns()
 };
 struct Access {
   Epoch epoch;

@@ -5,6 +5,7 @@
 #include "bindings/module.h"
 #include "bindings/part.h"
 #include "rehearsal/rehearse.h"
+#include "rehearsal/values.h"
 
 namespace hostdevice {
 namespace {
@@ -32,11 +33,25 @@ void start(const py::object& function) {
   start_rehearsal(&call_python);
 }
 
+// Note whether all values of a small tensor are known. Unknown ones get values that stand for them.
+void set_computed(const at::Tensor& t, bool is_computed) {
+  if (is_large(t)) return;
+  if (is_computed) {
+    mark_computed(t);
+  } else {
+    fill_with_stand_in(t, "copy");
+    mark_uncomputed(t);
+  }
+}
+
 void begin(PyObject* module) {
   auto m = py::reinterpret_borrow<py::module_>(module);
   keep_types_of_errors();
   m.def("start_rehearsal", &start, py::arg("report"));
   m.def("stop_rehearsal", &stop_rehearsal);
+  m.def("is_large", &is_large);
+  m.def("is_uncomputed", &is_uncomputed);
+  m.def("set_computed", &set_computed, py::arg("tensor"), py::arg("is_computed"));
 }
 
 }  // namespace

@@ -94,10 +94,12 @@ void bind_streams(py::module_& m) {
   m.def("stream_handle", [](int i, int64_t id) { return stream_handle(static_cast<Index>(i), id); }, nogil);
   m.def("stream_priority_range", [] { return std::make_pair(kLowestPriority, kHighestPriority); });
   m.def(
-      "begin_other_work",
+      "run_other_work",
       [](int i) {
         const auto index = resolve(static_cast<Index>(i));
-        observe([&](StreamObserver& o) { o.begin_other_work(stream_state(index, current_stream(index))); });
+        observe([&](StreamObserver& o) {
+          o.run_work(stream_state(index, current_stream(index)), kCodeOutsideOfOperators, {});
+        });
       },
       py::arg("device"), nogil);
   m.def("synchronize", [](int i) { synchronize_device(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);

@@ -28,15 +28,12 @@ void report_accesses(at::TensorList tensors, bool are_written) {
   for (const auto& t : tensors)
     if (is_device_tensor(t) && t.layout() == at::kStrided && t.is_non_overlapping_and_dense() && t.numel() != 0)
       accesses.push_back({t.const_data_ptr(), t.nbytes(), t.scalar_type(), t.sizes(), are_written});
-  observe([&](StreamObserver& o) { o.run_work(get_current_stream(), "code outside of operators", accesses); });
+  observe([&](StreamObserver& o) { o.run_work(get_current_stream(), kCodeOutsideOfOperators, accesses); });
 }
 
 // Return CPU tensors over the same memory. `keep`: they keep it alive.
 std::vector<Tensor> to_cpu(at::TensorList tensors, bool keep) {
-  if (is_observed() && !t_in_node) {
-    observe([&](StreamObserver& o) { o.begin_other_work(get_current_stream()); });
-    report_accesses(tensors, false);
-  }
+  if (is_observed() && !t_in_node) report_accesses(tensors, false);
   Aliases aliases(t_current_device, keep);
   std::vector<Tensor> out;
   out.reserve(tensors.size());

@@ -235,10 +235,15 @@ bool DeviceWork::is_in_progress() {
 
 void DeviceWork::begin(const std::string& op, c10::DeviceIndex device) {
   if (t_work_in_progress || t_in_node) return;
+  begin(op, device, is_counted() ? find_site() : kNoSite);
+}
+
+void DeviceWork::begin(const std::string& op, c10::DeviceIndex device, Site site) {
+  if (t_work_in_progress || t_in_node) return;
   active_ = true;
   t_work_in_progress = &now_;
   exceptions_ = std::uncaught_exceptions();
-  if (is_counted()) begin_counted(now_, op, device, find_site());
+  if (is_counted()) begin_counted(now_, op, device, site);
   if (!is_recording()) return;
   now_.is_recorded = true;
   now_.called = c10::getApproximateTime();

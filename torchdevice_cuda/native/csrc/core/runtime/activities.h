@@ -132,6 +132,8 @@ class DeviceWork {
 
   // Begin work of this operator. Call it only if is_profiled().
   void begin(const std::string& op, c10::DeviceIndex device);
+  // The same for work that was issued at another line than the thread's current one.
+  void begin(const std::string& op, c10::DeviceIndex device, Site site);
 
   // Describe the work in progress on this thread: it is a copy with this name (which includes the direction) and size;
   // it belongs to this operator, whose CUDA kernel has this name, whatever nested operators reported; the host waits

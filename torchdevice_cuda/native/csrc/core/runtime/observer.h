@@ -20,6 +20,9 @@ namespace hostdevice {
 struct EventState;
 struct StreamState;
 
+// The name of work whose code is not known: that of the program between compiled code, for example.
+constexpr const char* kCodeOutsideOfOperators = "code outside of operators";
+
 // A block of device memory, with the streams that record_stream() named.
 struct ObservedBlock {
   char* at;
@@ -52,10 +55,9 @@ class StreamObserver {
   virtual void wait_for_event(const StreamState&, const EventState&) {}
   virtual void destroy_event(const EventState&) {}
 
-  // Other work is about to run on a stream than calls of operators, which are intercepted (recorded.h): compiled code,
-  // collectives.
-  virtual void begin_other_work(const StreamState&) {}
-  // What such work accesses; its stream may be one that only this library knows.
+  // Other work runs on a stream than calls of operators, which are intercepted (recorded.h): compiled code,
+  // collectives. Called before it runs, with the accesses that are known by then, and for further ones later. The
+  // stream may be one that only this library knows.
   virtual void run_work(const StreamState&, const char* /*name*/, const std::vector<ObservedAccess>&) {}
 
   // The host waits; called before it does.
@@ -84,6 +86,8 @@ class StreamObserver {
   // Graphs, which are identified by the id of their capture (captures.h).
   virtual void begin_capture(const StreamState& /*origin*/) {}
   virtual void launch_graph(uint64_t /*capture*/, const StreamState&) {}
+  // The host has run the launched graph: its copies are in flight from now on.
+  virtual void end_launch() {}
   virtual void destroy_graph(uint64_t /*capture*/) {}
 };
 

@@ -171,6 +171,11 @@ bool is_pinned(const void* pointer) {
   std::lock_guard<std::mutex> lock(p.mutex);
   return block_with(p.live, pointer) != p.live.end() || block_with(p.registered, pointer) != p.registered.end();
 }
+bool is_pinned_block(const void* pointer) {
+  auto& p = pinned();
+  std::lock_guard<std::mutex> lock(p.mutex);
+  return block_with(p.live, pointer) != p.live.end();
+}
 void extend_pinned_use(const void* pointer, int64_t ns) {
   auto& p = pinned();
   std::lock_guard<std::mutex> lock(p.mutex);

@@ -33,6 +33,8 @@ struct HostStats {
 c10::Allocator* pinned_allocator();
 // Return whether this address is in allocated pinned memory, or in memory that the program registered.
 bool is_pinned(const void* pointer);
+// Return whether this address is in memory that the pinned allocator has mapped.
+bool is_pinned_block(const void* pointer);
 // Do not reuse this memory before the time `ns` of now_ns()'s clock, when a copy from or to it is done.
 void extend_pinned_use(const void* pointer, int64_t ns);
 // Register the program's own memory as pinned. Ranges must not overlap; the caller checks that.
