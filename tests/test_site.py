@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -44,3 +45,14 @@ def test_a_link_that_leads_nowhere_is_an_error(copy: Path) -> None:
     done = run([sys.executable, "-m", "mkdocs", "build", "--strict"], environment=clean_environment(), folder=copy)
     assert done.status == 1 and all(f"'{link}'" in done.err for link in wrong)
     assert "Aborted with 3 warnings" in done.out
+
+
+def test_the_navigation_names_each_page_once() -> None:
+    named = re.findall(r"^ +- (?:[^\n:]+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} | {
+        "contributing.md",
+        "changelog.md",
+        "native.md",
+        "shim.md",
+    }
+    assert sorted(named) == sorted(pages)

@@ -20,8 +20,21 @@ if TYPE_CHECKING:
     from .drivers import Driver
     from .races.checking import StreamRaceError as StreamRaceError
     from .races.checking import StreamRaceWarning as StreamRaceWarning
+    from .rehearsal.prediction import UnpredictedKernelWarning as UnpredictedKernelWarning
+    from .rehearsal.unknown import UncomputedValueError as UncomputedValueError
+    from .rehearsal.unknown import UncomputedValueWarning as UncomputedValueWarning
 
-__all__ = ["StreamRaceError", "StreamRaceWarning", "activate", "deactivate", "driver", "is_active"]
+__all__ = [
+    "StreamRaceError",
+    "StreamRaceWarning",
+    "UncomputedValueError",
+    "UncomputedValueWarning",
+    "UnpredictedKernelWarning",
+    "activate",
+    "deactivate",
+    "driver",
+    "is_active",
+]
 
 
 def activate(**settings: Any) -> None:
@@ -52,21 +65,24 @@ def driver() -> Driver:
     return activation.driver()
 
 
-def __getattr__(name: str) -> Any:
-    """Import what ``--check-streams``, ``--clock`` and ``--rehearse`` raise and warn with, once it is used."""
-    if name in ("StreamRaceError", "StreamRaceWarning"):
-        from .races import checking
+#: What ``--check-streams``, ``--clock`` and ``--rehearse`` raise and warn with, and its module, imported when used.
+_LAZY = {
+    "StreamRaceError": "races.checking",
+    "StreamRaceWarning": "races.checking",
+    "UncomputedValueError": "rehearsal.unknown",
+    "UncomputedValueWarning": "rehearsal.unknown",
+    "UnpredictedKernelWarning": "rehearsal.prediction",
+}
 
-        return getattr(checking, name)
-    if name in ("UncomputedValueError", "UncomputedValueWarning"):
-        from .rehearsal import unknown
+if not TYPE_CHECKING:  # a type checker would take any name for one of the package
 
-        return getattr(unknown, name)
-    if name == "UnpredictedKernelWarning":
-        from .rehearsal.prediction import UnpredictedKernelWarning
+    def __getattr__(name: str) -> Any:
+        """Import one of the lazy names."""
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
 
-        return UnpredictedKernelWarning
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
 
 
 def load_ipython_extension(shell: Any) -> None:

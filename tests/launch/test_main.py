@@ -153,3 +153,15 @@ def test_env_describes_the_machine() -> None:
     done = python(*OURS, "--driver", "cpu", "--devices", "2", "env")
     assert "Is CUDA available: True" in done.out
     assert "GPU models and configuration: \nGPU 0: " in done.out and "\nGPU 1: " in done.out
+
+
+def test_an_installed_command_runs() -> None:
+    done = python(*OURS, "--driver", "cpu", "pytest", "--version")
+    assert done.status == 0 and "pytest " in done.out + done.err
+    missing = python(*OURS, "--driver", "cpu", "bash")
+    assert missing.status == 2 and "can't open file" in missing.err, "a command that is not Python's"
+
+
+def test_a_file_comes_before_a_command(tmp_path: Path) -> None:
+    write(tmp_path / "pytest", "import torch; print('mine', torch.cuda.device_count())")
+    assert python(*OURS, "--driver", "cpu", "--devices", "2", "pytest", folder=tmp_path).out == "mine 2\n"

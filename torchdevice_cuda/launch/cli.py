@@ -101,7 +101,9 @@ def _plan(request: Request, rest: list[str]) -> Request:
         raise UsageError(str(error)) from None
     planned = parse(rest)
     if planned.action not in ("script", "module", "command", "stdin") or planned.plan is not None:
-        raise UsageError("plan needs a program after it: a script, -m module, -c code, or -")
+        raise UsageError(
+            "plan needs a program after it: python -m torchdevice_cuda plan train.py, -m module, -c code, or -"
+        )
     planned.plan = plan
     planned.overrides = planning.override({**request.overrides, **planned.overrides})
     return planned

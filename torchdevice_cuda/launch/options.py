@@ -74,6 +74,7 @@ Run a PyTorch program written for CUDA on this machine, with or without a CUDA G
 usage: python -m torchdevice_cuda [options] script.py [args]
        python -m torchdevice_cuda [options] -m module [args]
        python -m torchdevice_cuda [options] -c code [args]
+       python -m torchdevice_cuda [options] torchrun [args]   a command that is installed beside this Python
        python -m torchdevice_cuda [options] - [args]          the program comes from standard input
        python -m torchdevice_cuda [options]                   an interactive session
        python -m torchdevice_cuda [options] nvidia-smi [args] the GPUs, and the processes that use them

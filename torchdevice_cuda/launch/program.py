@@ -12,6 +12,7 @@ import builtins
 import os
 import runpy
 import sys
+import sysconfig
 from collections.abc import Callable, Sequence
 from importlib.machinery import BuiltinImporter, SourceFileLoader, SourcelessFileLoader
 from types import CodeType, ModuleType, TracebackType
@@ -23,7 +24,11 @@ class ProgramNotFound(Exception):
 
 
 def run_script(path: str, args: Sequence[str]) -> None:
-    """Run ``python path args…``: a source file, a compiled file, a folder or an archive with a ``__main__``."""
+    """Run ``python path args…``: a source file, a compiled file, a folder or an archive with a ``__main__``.
+
+    Where there is no such file, an installed command of that name is run, such as ``torchrun``.
+    """
+    path = _find_command(path)
     sys.argv = [path, *args]
     full = _absolute(path)
     if _is_importable_from(full):
@@ -50,6 +55,19 @@ def run_script(path: str, args: Sequence[str]) -> None:
     main = fresh_main()
     main.__loader__ = loader
     _execute_file(main, source, full)
+
+
+def _find_command(name: str) -> str:
+    """Return the script of an installed command in Python if a name is that and no file's; else the name."""
+    if os.path.basename(name) != name or os.path.lexists(name):
+        return name
+    script = os.path.join(sysconfig.get_path("scripts"), name)
+    try:
+        with open(script, "rb") as file:
+            start = file.read(512)
+    except OSError:
+        return name
+    return script if start.startswith(b"#!") and b"python" in start else name
 
 
 def run_module(name: str, args: Sequence[str]) -> None:

@@ -81,8 +81,10 @@ def _text(result: Result) -> str:
         lines.append(f"Not read: {file}{others}: {why}")
     works = count(result)[WORKS]
     which = "all" if works == len(result.found) else "the other"
+    uses = f"{works:,} {'use' if works == 1 else 'uses'} of CUDA"
+    files = f"{result.files:,} {'file' if result.files == 1 else 'files'}"
     lines.append(
-        f"Works on the {result.driver} driver: {which} {works:,} uses of CUDA in {result.files:,} files "
+        f"Works on the {result.driver} driver: {which} {uses} in {files} "
         f"({result.seconds:.1f} s). --format lines lists each finding, --html shows them."
     )
     return "".join(f"{line}\n" for line in lines)
