@@ -6,7 +6,7 @@ streams = [torch.cuda.Stream() for _ in range(2)]
 totals = []
 for step in range(3):
     x = torch.full((2, 1 << 14), float(step + 1), device="cuda")
-    for stream, part in zip(streams, x.unbind(0)):
+    for stream, part in zip(streams, x.unbind(0), strict=True):
         stream.wait_stream(torch.cuda.current_stream())  # sync
         with torch.cuda.stream(stream):
             totals.append(part.mul(2).sum())
