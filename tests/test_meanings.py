@@ -15,6 +15,7 @@ from harness import ChildConfig, child, in_child, run_forked
 from torchdevice_cuda import settings
 from torchdevice_cuda.settings import find_exception
 from torchdevice_cuda.settings.setting_support import Ignored, Refused
+from torchdevice_cuda.settings.world import World
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 PLACES = {driver: ChildConfig(driver, {"driver": driver}) for driver in settings.DRIVERS}
@@ -46,6 +47,7 @@ CHANGED: dict[str, Any] = {
     "check_streams": "error",
     "clock": "gpu",
     "rehearse": "on",
+    "world": World(4),
     "streams": 0,
     "sanitize": "synccheck:3",
 }
@@ -111,7 +113,7 @@ def acting(driver: str, fields: list[str], **others: Any) -> ChildConfig:
 #: Settings whose effects others would hide.
 APART = ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from", "triton", "streams"]
 #: Settings with tests of their own.
-ALONE = ["visible_devices", "report", "compile", "rehearse"]
+ALONE = ["visible_devices", "report", "compile", "rehearse", "world"]
 TOGETHER = [[field for field in ACTING if field not in APART + ALONE], APART]
 GROUPS = [(acting(driver, fields), fields) for driver in settings.DRIVERS for fields in TOGETHER]
 #: With one device, all are hidden; of two, one.
@@ -307,6 +309,7 @@ def test_every_setting_that_acts_is_probed() -> None:
     probed = {(field, place.driver) for place, fields in GROUPS for field in fields if field in place.settings}
     probed |= {("visible_devices", driver) for driver in HIDING} | {("report", driver) for driver in PLACES}
     probed |= {("rehearse", "virtual")}  # tests/rehearsal/test_rehearse.py
+    probed |= {("world", "virtual")}  # tests/rehearsal/test_world.py
     probed |= {("compile", "virtual")}  # tests/native/test_compile_triton.py
     assert probed == set(PAIRS) - set(pairs(Ignored)) - set(pairs(Refused))
 

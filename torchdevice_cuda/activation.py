@@ -125,10 +125,10 @@ def start(overrides: Mapping[str, Any], failing: Failing, counted: bool = False)
         _log.setLevel(chosen.log_level)
         if _log.level < logging.WARNING:
             _log.addHandler(_shown)
+        rehearsal.name_rank(chosen)
         _state = _State(chosen, failing)
         _state.counted = counted or chosen.report is not None
         try:
-            rehearsal.name_rank(chosen)
             if "torch" in sys.modules:
                 _wait_for_torch()
                 _activate_late(_state)
@@ -337,6 +337,7 @@ def _collector(chosen: drivers.Driver, torch: ModuleType, counters: report.Count
         torch.__version__,
         unseen,
         lambda: [*races.list_findings(), *sanitizer.list_findings()],
+        rehearsal.describe_error(),
     )
     return report.Collector(about, counters, None if unseen else chosen.native, _list_hidden(torch))
 

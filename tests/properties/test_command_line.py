@@ -41,7 +41,8 @@ def test_the_order_of_options_does_not_matter(number: int) -> None:
     @given(OPTIONS, st.randoms(), st.lists(st.text(max_size=4), max_size=3))
     def shuffled(given_options: dict[str, tuple[str, bool]], order: object, args: list[str]) -> None:
         pairs = [
-            [f"{flag}={value}"] if attached else [flag, value] for flag, (value, attached) in given_options.items()
+            [f"{flag}={value}"] if attached or options.FLAGS[flag].bare else [flag, value]
+            for flag, (value, attached) in given_options.items()
         ]
         words = [word for pair in pairs for word in pair]
         order.shuffle(pairs)  # type: ignore[attr-defined]

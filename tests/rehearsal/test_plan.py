@@ -93,3 +93,30 @@ def test_an_unknown_gpu_is_one_message() -> None:
 def test_a_plan_of_many_ranks_is_refused() -> None:
     done = python(*PLAN[:2], "--world", "8", *PLAN[2:], "-c", "pass", check=False)
     assert done.status != 0 and "a plan is for one GPU; for many, rehearse on each" in done.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "message"),
+    [
+        ("--prices", "h200 = nan", "the price h200 = nan is not a number of at least 0"),
+        ("--prices", "h200 = '3'", "the price h200 = '3' is not a number of at least 0"),
+        ("--prices", "h2000 = 3", "there is no GPU 'h2000'"),
+        ("--prices", "h200 =", "cannot be read"),
+        ("--html", "", "cannot be written (Is a directory); allowed: a path that can be written"),
+    ],
+)
+def test_a_wrong_file_is_one_message_before_the_program_runs(
+    option: str, text: str, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text(text)
+    path = tmp_path if option == "--html" else file
+    done = python(*PLAN, option, str(path), "-c", "print('it ran')", check=False)
+    assert done.status == 2 and message in done.err.splitlines()[-1] and "it ran" not in done.out
+
+
+def test_a_plan_says_that_the_program_failed_or_used_no_gpu() -> None:
+    assert python(*PLAN, "-c", "pass").out == "No plan: the program used no GPU\n"
+    done = python(*PLAN, "--gpus", "t4", "-c", "import torch; torch.ones(9, device='cuda') + 1; 1 / 0", check=False)
+    assert done.status == 1 and "Plan from 1 rehearsed step, until the program failed" in done.out
+    assert "Times of the GPU are predictions, not measurements: the median error of kernels is 6%" in done.out

@@ -18,6 +18,7 @@ PROGRAMS = str(Path(__file__).with_name("world_programs.py"))
 #: Bytes of the model of these programs: 8 layers of 8192 x 8192 in bfloat16.
 BYTES = 8 * 8192 * 8192 * 2
 GB = 1e9
+WORLD = ("--rehearse", "--world", "8")
 
 
 @functools.cache
@@ -147,8 +148,11 @@ def test_a_wrong_setting_is_one_message(text: str, message: str) -> None:
 
 
 def test_ranks_are_simulated_only_in_a_rehearsal() -> None:
-    with pytest.raises(SettingsError, match="--world simulates ranks only in a rehearsal; add --rehearse"):
-        load({"world": "8"})
+    done = python("-m", "torchdevice_cuda", "--world", "8", "-c", "import torch", check=False)
+    assert done.status == 2
+    assert done.err == "torchdevice-cuda: --world simulates ranks only in a rehearsal; add --rehearse\n"
+    wrong = python("-m", "torchdevice_cuda", *WORLD, "-c", "import torch", environment={"RANK": "9"}, check=False)
+    assert wrong.status == 2 and "RANK='9' cannot be read; allowed with --world 8: 0 to 7" in wrong.err
 
 
 @pytest.mark.parametrize(

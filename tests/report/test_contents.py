@@ -160,6 +160,14 @@ def threads_and_forks() -> list[int]:
     return [row[3] for row in native.read_counts()["rows"] if row[1] == "aten::fill_"]
 
 
+def test_deferred_work_counts_at_the_line_of_its_call(trained: Trained, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    in_child(train, VIRTUAL.with_settings(report=str(file), streams=0))
+    both = read(file), trained[0]
+    later, eager = ({(w.name, w.site.line): w.calls for w in one.work if w.kind == KERNEL} for one in both)
+    assert later == eager
+
+
 def test_threads_lose_no_call(tmp_path: Path) -> None:
     assert in_child(threads_and_forks, VIRTUAL.with_settings(report=str(tmp_path / "report.txt"))) == [2000]
 

@@ -14,6 +14,7 @@ from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, in_child, outcome, 
 import torchdevice_cuda
 from torchdevice_cuda.report.counters import MOST_ROWS, OTHER_SITES, Counters
 from torchdevice_cuda.report.graphics import timeline
+from torchdevice_cuda.report.verdict import verdict
 from torchdevice_cuda.shadow import absent
 
 from .reading import counts, read
@@ -214,6 +215,9 @@ def test_findings_are_data(tmp_path: Path, file: Path) -> None:
     assert timeline(read(file))["races"] == [
         {"text": stream.text, "ends": [(0, round(earlier.at * 1e6, 1)), (1, round(later.at * 1e6, 1))]}
     ]
+    summary = verdict(read(file))
+    assert summary.tone == "bad"
+    assert summary.text.endswith(" 2 races and errors in kernels were found.")
     assert (kernel.level, kernel.site.line, kernel.kernel) == ("error", 1, "adds")
     assert "Race reported between Read access and Write access" in kernel.text
     assert done.status == 1

@@ -46,6 +46,7 @@ PLACES = (
     MPS,
     MPS_FAITHFUL,
     MPS_FAITHFUL.with_settings(float64="cpu"),
+    VIRTUAL.with_settings(rehearse="on", world="4"),
     *COUNTED,
     *TRITON,
 )

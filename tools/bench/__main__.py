@@ -65,6 +65,7 @@ BENCHES: dict[str, Bench] = {
     "half": Bench("half precision on the virtual GPU, beside float32", (), ("bfloat16_ratio", "float16_ratio")),
     "draws": Bench("random numbers of the virtual GPU, beside the CPU's", ()),
     "graphs": Bench("replays of CUDA graphs, beside eager calls", ()),
+    "streams": Bench("steps with adversarial streams or the detector of races, beside eager ones", ()),
     "collectives": Bench("collectives of the virtual GPU, beside Gloo's", ("--calls", "1000")),
     "scaling": Bench("an addition on the virtual GPU, when there is much else", ()),
     "memory": Bench("memory of the machine for the virtual GPU, beside the CPU's", ()),

@@ -38,21 +38,11 @@ def worker(name: str, threads: int) -> None:
         print((time.process_time() - started) * 1e3, flush=True)
 
 
-def begin(name: str, threads: int, report: str | None) -> subprocess.Popen[str]:
-    """A process that waits for its turns."""
-    options = ["--driver", "virtual", *(["--report", report] if report else [])]
-    command = [
-        sys.executable,
-        "-m",
-        "torchdevice_cuda",
-        *options,
-        str(HERE),
-        "--worker",
-        name,
-        "--threads",
-        str(threads),
-    ]
-    paths = os.pathsep.join(filter(None, [str(ROOT), str(HERE.parent), os.environ.get("PYTHONPATH")]))
+def begin(name: str, threads: int, *options: str, root: Path = ROOT) -> subprocess.Popen[str]:
+    """A process that waits for its turns, with these options and the package of this folder."""
+    program = [str(HERE), "--worker", name, "--threads", str(threads)]
+    command = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual", *options, *program]
+    paths = os.pathsep.join(filter(None, [str(root), str(HERE.parent), os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
     )
@@ -83,7 +73,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only.split(","):
-            both = [begin(name, options.threads, report) for report in (None, os.path.join(folder, "report.html"))]
+            report = ("--report", os.path.join(folder, "report.html"))
+            both = [begin(name, options.threads, *given) for given in ((), report)]
             pairs = [(turn(both[0]), turn(both[1])) for _ in range(options.steps)]
             for process in both:
                 process.communicate()

@@ -4,6 +4,7 @@ python tools/record record timing        # on the GPU: writes tests/data/timing-
 python tools/timing fit                  # writes torchdevice_cuda/rehearsal/efficiency.json; needs scipy
 python tools/timing errors               # errors by family, each call predicted without its own recording
 python tools/timing errors --refit 5     # each fifth of the calls predicted by a fit to the other four
+python tools/timing published            # rehearsed training steps, and published measurements of them
 """
 
 from __future__ import annotations
@@ -103,7 +104,14 @@ def main() -> None:
     commands.add_parser("fit")
     errors = commands.add_parser("errors")
     errors.add_argument("--refit", type=int, default=0, metavar="PARTS")
+    published = commands.add_parser("published")
+    published.add_argument("--only", default="", metavar="WORDS", help="of a GPU and a program")
     arguments = parser.parse_args()
+    if arguments.command == "published":
+        from timing.published import print_published
+
+        print_published(arguments.only)
+        return
     rates = Rates.of(gpus.find(GPU))
     if arguments.command == "fit":
         from timing.fitting import fit

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import math
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -62,7 +64,7 @@ def _read_prices(path: str) -> dict[str, float]:
         raise PlanError(f"--prices={path!r} cannot be read ({error}); allowed: {FLAGS['--prices']}") from None
     prices = {}
     for name, price in read.items():
-        if isinstance(price, bool) or not isinstance(price, int | float) or price < 0:
+        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < math.inf:
             raise PlanError(f"{path}: the price {name} = {price!r} is not a number of at least 0")
         prices[_read_gpu(name, path)] = float(price)
     return prices
@@ -74,6 +76,15 @@ def _read_gpu(name: str, where: str) -> str:
     except variables.ValueHint as error:
         hint = f"; {error}" if str(error) else ""
         raise PlanError(f"{where}: there is no GPU {name!r}{hint}; see python -m torchdevice_cuda --gpu list") from None
+
+
+def _check_page(path: str) -> None:
+    """Raise if a page cannot be written, before the program runs."""
+    try:
+        with open(path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise PlanError(f"--html={path!r} cannot be written ({error.strerror}); allowed: {FLAGS['--html']}") from None
 
 
 def _list_gpus(plan: Plan, prices: Mapping[str, float]) -> list[str]:
@@ -93,6 +104,8 @@ def start(plan: Plan) -> None:
         raise PlanError("a plan is for one GPU; for many, rehearse on each: --gpu h200 --rehearse --world 8")
     prices = _read_prices(plan.prices) if plan.prices else {}
     keys = _list_gpus(plan, prices)
+    if plan.html:
+        _check_page(plan.html)
     import torch  # noqa: F401 (its import activates)
 
     from ..rehearsal.plan import make_rows
@@ -107,9 +120,13 @@ def start(plan: Plan) -> None:
 
     def finish() -> None:
         recorder.finish()
+        if not recorder.calls and not recorder.memory.reserved:
+            print("No plan: the program used no GPU", flush=True)
+            return
         rows = make_rows(recorder, keys, prices)
-        print(write_text(recorder, rows), flush=True)
+        has_failed = hasattr(sys, "last_type")  # an error ended the program
+        print(write_text(recorder, rows, has_failed), flush=True)
         if plan.html:
-            Path(plan.html).write_text(write_html(recorder, rows), "utf-8")
+            Path(plan.html).write_text(write_html(recorder, rows, has_failed), "utf-8")
 
     atexit.register(finish)

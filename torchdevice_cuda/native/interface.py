@@ -321,7 +321,8 @@ class Native(NativeMemory, Device, Protocol):
     def pause_profiling(self, paused: bool) -> None:
         """Pause or resume profiling of the device in a running profile."""
 
-    ForeignWork: Callable[[str, int], AbstractContextManager[None]]  # a span of work on a device, by its name
+    #: a span of work on a device: its name, and the pointers among its arguments
+    ForeignWork: Callable[..., AbstractContextManager[None]]
 
     # ------------------------------------------------------------- torch's functions
     rescue: Rescue

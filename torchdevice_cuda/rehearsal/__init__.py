@@ -48,10 +48,21 @@ def is_timed() -> bool:
     return bool(_ends)
 
 
+def describe_error() -> str:
+    """Return what to expect of predicted times; nothing if times are not predicted."""
+    if not is_timed():
+        return ""
+    from .accuracy import NOTE
+
+    return NOTE
+
+
 def name_rank(settings: Settings) -> None:
     """Set the variables by which programs learn their rank, as torchrun does; those that are set stay."""
     if settings.world is None:
         return
+    if settings.rehearse == OFF:
+        raise SettingsError("--world simulates ranks only in a rehearsal; add --rehearse")
     size, node = settings.world.size, settings.world.node
     rank = os.environ.get("RANK", "0")
     if not rank.isdecimal() or int(rank) >= size:

@@ -170,7 +170,9 @@ def images(call: Call) -> Work:
     if "batch_norm" in call.name and len(shape.sizes) > 2:
         row = shape.sizes[0] * math.prod(shape.sizes[2:])  # of a channel
     if "batch_norm" in call.name:
-        key = f"{call.name}{'' if len(shape.sizes) > 2 else ' rows'}"
+        if shape.is_channels_last:  # the kernels are those of rows
+            row = shape.sizes[1]
+        key = f"{call.name}{'' if len(shape.sizes) > 2 and not shape.is_channels_last else ' rows'}"
         return Work(key, read + written, read + written, shape.elements, row)
     return Work(call.name, read + written, read + written, max(shape.elements, written / shape.item_bytes), row)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
+from .accuracy import NOTE
 from .plan import Row
 from .steps import Recorder
 
-_HEAD = ("GPU", "memory", "needed", "headroom", "fits", "step", "bound by", "1000 steps", "what would help")
+_HEAD = ("GPU", "memory", "needed", "headroom", "fits", "predicted step", "bound by", "1000 steps", "what would help")
 _NOTES = (
     "All figures are predictions. Memory includes 0.5 GiB for CUDA's context, an estimate, and cuBLAS's "
     "workspaces, not cuDNN's (an H200: 0 to 4 MB for convolutions, 21 MB for an LSTM). Otherwise it was an H200's, "
     "to 3 KiB.",
-    "Times: the median error of kernels is 6% on an H200, and 90% are within 36%; on other GPUs it is not known. The "
-    "host's time is this machine's. Only one GPU is used, and streams do not overlap.",
+    f"{NOTE} The host's time is this machine's. Only one GPU is used, and streams do not overlap.",
 )
 
 
@@ -34,19 +34,20 @@ def _describe(row: Row) -> tuple[str, ...]:
     )
 
 
-def _title(recorder: Recorder) -> str:
+def _title(recorder: Recorder, has_failed: bool) -> str:
     memory, count = recorder.memory, len(recorder.steps)
     parts = f"parameters {memory.parameters / 1e9:.2f}, gradients {memory.gradients / 1e9:.2f}"
     rest = f"optimizer {memory.state / 1e9:.2f}, activations {memory.activations / 1e9:.2f}"
-    return f"Plan from {count} rehearsed step{'s' * (count != 1)}; memory in GB: {parts}, {rest}"
+    until = ", until the program failed" if has_failed else ""
+    return f"Plan from {count} rehearsed step{'s' * (count != 1)}{until}; memory in GB: {parts}, {rest}"
 
 
-def write_text(recorder: Recorder, rows: Sequence[Row]) -> str:
+def write_text(recorder: Recorder, rows: Sequence[Row], has_failed: bool = False) -> str:
     """Return the table as text."""
     cells = [_HEAD, *(_describe(row) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_HEAD))]
     lines = ("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells)
-    return "\n".join([_title(recorder), "", *lines, "", *_NOTES])
+    return "\n".join([_title(recorder, has_failed), "", *lines, "", *_NOTES])
 
 
 _STYLE = """body{font:15px system-ui;margin:2em;max-width:75em}table{border-collapse:collapse}
@@ -54,7 +55,7 @@ td,th{padding:.3em .8em;text-align:left;border-bottom:1px solid #ccc}
 .no{color:#b00020}.tight{color:#a05a00}.yes{color:#006b2d}"""
 
 
-def write_html(recorder: Recorder, rows: Sequence[Row]) -> str:
+def write_html(recorder: Recorder, rows: Sequence[Row], has_failed: bool = False) -> str:
     """Return the table as a page without other files."""
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in _HEAD)
     body = "\n".join(
@@ -62,7 +63,7 @@ def write_html(recorder: Recorder, rows: Sequence[Row]) -> str:
         for row in rows
     )
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in _NOTES)
-    title = html.escape(_title(recorder))
+    title = html.escape(_title(recorder, has_failed))
     return (
         f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Plan</title><style>{_STYLE}</style>\n'
         f"<h1>Plan</h1><p>{title}</p>\n<table><tr>{head}</tr>\n{body}\n</table>\n{notes}</html>\n"

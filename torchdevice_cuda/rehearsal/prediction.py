@@ -100,11 +100,24 @@ def read_call(name: str, described: Sequence[Any], is_tf32: bool) -> Call:
 
 def _as_cuda_calls(call: Call) -> Call:
     """Return the call that CUDA makes in its place."""
-    name = _ALIASES.get(call.name, call.name)
+    name = "cudnn" + call.name.removeprefix("native") if _is_cudnn_batch_norm(call) else call.name
+    name = _ALIASES.get(name, name)
     if name == "copy_" and call.name != "copy_":
         source = next(t for t in call.tensors)
         return Call(name, (source, source, False))
     return dataclasses.replace(call, name=name)
+
+
+#: Where batch normalization's `training` is among the arguments.
+_TRAINING = {"native_batch_norm": 5, "native_batch_norm_backward": 7}
+
+
+def _is_cudnn_batch_norm(call: Call) -> bool:
+    """Return whether CUDA normalizes with cuDNN: images in training, in the usual layout, not in bfloat16."""
+    if call.name not in _TRAINING or not call.get(_TRAINING[call.name], False):
+        return False
+    image = call.tensors[0]
+    return len(image.sizes) > 2 and not image.is_channels_last and image.type in ("float", "c10::Half")
 
 
 def predict_work(work: Work, rates: Rates, fitted: Mapping[str, Fitted]) -> tuple[float, float]:

@@ -67,6 +67,8 @@ class About:
     unseen: str
     #: what the checks of streams and kernels have found: fields of findings
     findings: Callable[[], list[dict[str, Any]]] = list
+    #: what is not measured; empty if everything is
+    predicted: str = ""
 
 
 class Collector:
@@ -134,7 +136,7 @@ class Collector:
     def _now(self, clear: bool) -> Document:
         about, process = self._about, self.process()
         counted = self._device_counts(clear)
-        notes: tuple[str, ...] = (about.unseen,) if about.unseen else ()
+        notes = tuple(note for note in (about.unseen, about.predicted) if note)
         if self._counters is None:
             notes += ("Device requests are not counted: torchdevice_cuda was active before a report was asked for.",)
         return Document(

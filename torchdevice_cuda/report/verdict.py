@@ -43,6 +43,11 @@ def verdict(document: Document) -> Verdict:
         count = sum(row.count for row in document.unsupported)
         tone = "bad" if tone == "bad" else "warn"
         text += f" {count:,} {_plural(count, 'call is', 'calls are')} not supported."
+    if document.findings:
+        tone, count = "bad", len(document.findings)
+        text += (
+            f" {count:,} {_plural(count, 'race or error in a kernel was', 'races and errors in kernels were')} found."
+        )
     return Verdict(tone, headline, text, _figures(document))
 
 

@@ -71,14 +71,11 @@ def load(overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] 
         # The same reader checks values of any type: activate(devices=0) must fail as --devices 0 does.
         values[option.field] = _read(option, option.flag or field, _write(option, value))
     chosen = Settings(**values)
-    if chosen.world is not None:
-        if chosen.rehearse == "off":
-            raise SettingsError("--world simulates ranks only in a rehearsal; add --rehearse")
-        if "devices" not in values:
-            # The GPUs of a node, as the program sees them.
-            chosen = dataclasses.replace(chosen, devices=min(chosen.world.node, chosen.world.size, _MOST_DEVICES))
     for line in describe_unsupported(chosen, chosen.driver, Refused):
         raise SettingsError(line)
+    if chosen.world is not None and "devices" not in values:
+        # The GPUs of a node, as the program sees them.
+        chosen = dataclasses.replace(chosen, devices=min(chosen.world.node, chosen.world.size, _MOST_DEVICES))
     return chosen
 
 

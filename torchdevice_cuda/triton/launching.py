@@ -33,8 +33,8 @@ class Place:
     memory: Callable[[], Memory]
     #: whether the GPU reaches a tensor's memory
     reaches: Callable[[Any], bool]
-    #: runs a launch, given its name, the memory it was given and what does it, on behalf of the device
-    run: Callable[[str, list[tuple[int, int]], Callable[[], None]], None]
+    #: runs a launch on behalf of the device, given its name, its memory and what does it
+    run: Callable[[str, Memory, Callable[[], None]], None]
     #: whether kernels are compiled for the host where that is possible
     compiles: bool
     #: the setting ``sanitize``
@@ -93,7 +93,7 @@ class Launches:
             if MODES.trusted:
                 work()
             else:
-                self.place.run(name, memory.ranges(), work)
+                self.place.run(name, memory, work)
 
 
 def _hooks(hook: Any) -> list[Callable[[Any], None]]:

@@ -35,13 +35,16 @@ class Memory:
 
     def __init__(self, list_accessible: Callable[[], list[Range]]) -> None:
         self._ranges: list[Range] = []
+        #: the addresses of the tensors
+        self.pointers: list[int] = []
         self.list_accessible = list_accessible
 
     def address(self, tensor: Any) -> int:
         """Where the kernel finds a tensor's first element."""
         storage = tensor.untyped_storage()
         self._know(storage.data_ptr(), storage.nbytes())
-        return int(tensor.data_ptr())
+        self.pointers.append(int(tensor.data_ptr()))
+        return self.pointers[-1]
 
     def _know(self, first: int, size: int) -> None:
         if size:

@@ -24,7 +24,13 @@ def _is_simulated(context: Context) -> bool:
     return context.settings.world is not None and torch.distributed.is_available()
 
 
-@patch(f"{_GROUPS}.rendezvous", f"{_GROUPS}.ProcessGroupGloo", f"{_GROUPS}._store_based_barrier", traits=Trait.NATIVE)
+@patch(
+    f"{_GROUPS}.rendezvous",
+    f"{_GROUPS}._store_based_barrier",
+    f"{_GROUPS}.ProcessGroupGloo",
+    "torch.distributed.ProcessGroupGloo",
+    traits=Trait.NATIVE,
+)
 def meeting(context: Context) -> None:
     """``init_process_group`` would wait for the other ranks of ``--world``, and Gloo connect to them."""
     if not _is_simulated(context) or context.driver.native is None:

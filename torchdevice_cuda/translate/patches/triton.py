@@ -108,13 +108,13 @@ def _place(context: Context) -> Any:
     native, on_gpu = context.driver.native, context.on_gpu
     compiles, tools = context.settings.triton == "compiled", context.settings.sanitize
 
-    def lent(name: str, memory: list[tuple[int, int]], work: Any) -> None:
+    def lent(name: str, memory: Memory, work: Any) -> None:
         if context.left is not None:
             context.left(f"triton.{name}", "CPU", "Triton compiles for NVIDIA's GPUs; the CPU computes")
         refuse_unseen(f"the Triton kernel {name}")
         work()
 
-    def beside(name: str, memory: list[tuple[int, int]], work: Any) -> None:
+    def beside(name: str, memory: Memory, work: Any) -> None:
         refuse_unseen(f"the Triton kernel {name}")
         work()
 
@@ -132,14 +132,14 @@ def _place(context: Context) -> Any:
 
     kind = accelerator_error()
 
-    def on_device(name: str, memory: list[tuple[int, int]], work: Any) -> None:
+    def on_device(name: str, memory: Memory, work: Any) -> None:
         index = native.get_device()
         if lost := native.lost(index):
             raise RuntimeError(f"Triton Error [CUDA]: {error_text(lost)}")
-        captured = native.captures_underway() and native.begin_foreign_call(index, memory)
+        captured = native.captures_underway() and native.begin_foreign_call(index, memory.ranges())
         again = None
         try:
-            with native.ForeignWork(name, index):
+            with native.ForeignWork(name, index, memory.pointers):
                 work()
             again = work if captured else None
         except kind as error:

@@ -136,6 +136,9 @@ struct CallOnce final : Work {
   void run_block() override {
     call();
   }
+  Pointers list_pointers() const override {
+    return {};
+  }
 };
 inline void run_call(void* p) {
   static_cast<CallOnce*>(p)->call();
@@ -151,7 +154,7 @@ inline cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<
   auto* work = new CallOnce;
   work->call = std::move(call);
   work->launch.name = name;
-  return returned(static_cast<cudaError_t>(device->launch(stream, name, &run_call, &drop_work, work)));
+  return returned(static_cast<cudaError_t>(device->launch(stream, name, &run_call, &drop_work, work, nullptr, 0)));
 }
 inline void* plain_stream(cudaStream_t stream) {
   return reinterpret_cast<uintptr_t>(stream) <= 2 ? nullptr : static_cast<void*>(stream);

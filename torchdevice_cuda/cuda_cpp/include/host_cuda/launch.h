@@ -4,12 +4,14 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "host_cuda/block.h"
@@ -42,9 +44,21 @@ inline unsigned cores() {
   return n;
 }
 
+// The pointers among the arguments of a kernel, up to a number.
+struct Pointers {
+  std::array<const void*, 32> all;
+  size_t count = 0;
+  template <class T>
+  void add(const T& argument) {
+    if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>)
+      if (count < all.size()) all[count++] = const_cast<const void*>(static_cast<const volatile void*>(argument));
+  }
+};
+
 struct Work {
   virtual ~Work() = default;
   virtual void run_block() = 0;
+  virtual Pointers list_pointers() const = 0;
   Launch launch{};
   bool is_cooperative = false;
   std::atomic<uint64_t> next{0};
@@ -242,8 +256,12 @@ inline cudaError_t launch_work(std::unique_ptr<Work> work) {
   if (wrong != cudaSuccess) return returned(wrong);
   void* stream = work->launch.stream;
   const char* name = work->launch.name;
-  if (const KernelAbi* device = kernel_abi())
-    return returned(static_cast<cudaError_t>(device->launch(stream, name, &run_work, &drop_work, work.release())));
+  if (const KernelAbi* device = kernel_abi()) {
+    const Pointers pointers = work->list_pointers();
+    return returned(
+        static_cast<cudaError_t>(
+            device->launch(stream, name, &run_work, &drop_work, work.release(), pointers.all.data(), pointers.count)));
+  }
   run_work(work.get());
   return cudaSuccess;
 }
@@ -259,6 +277,13 @@ inline Config config(dim3 grid, dim3 block, size_t shared = 0, CUstream_st* stre
   return {grid, block, shared, reinterpret_cast<uintptr_t>(stream) <= 2 ? nullptr : stream};
 }
 
+template <class... A>
+Pointers find_pointers(const std::tuple<A...>& arguments) {
+  Pointers found;
+  std::apply([&](const A&... each) { (found.add(each), ...); }, arguments);
+  return found;
+}
+
 template <class Call, class... A>
 struct CallWork final : Work {
   Call call;
@@ -267,6 +292,9 @@ struct CallWork final : Work {
   CallWork(const Call& c, G&&... given) : call(c), arguments(std::forward<G>(given)...) {}
   void run_block() override {
     std::apply(call, arguments);
+  }
+  Pointers list_pointers() const override {
+    return find_pointers(arguments);
   }
 };
 
@@ -298,6 +326,9 @@ struct PackedWork final : Work {
       : kernel(k), arguments(*static_cast<std::decay_t<A>*>(from[I])...) {}
   void run_block() override {
     std::apply(kernel, arguments);
+  }
+  Pointers list_pointers() const override {
+    return find_pointers(arguments);
   }
 };
 template <class... A>

@@ -232,7 +232,7 @@ class DeferralObserver final : public StreamObserver {
 
  private:
   static bool is_outside() {
-    return schedule().is_on() && !is_running_deferred_work();
+    return schedule().is_on() && !t_in_deferred_work;
   }
   template <class F>
   static void wait(c10::DeviceIndex device, const F& run) {

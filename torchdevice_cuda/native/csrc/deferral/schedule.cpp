@@ -21,8 +21,6 @@ constexpr size_t kMostWaiting = 10'000;
 // How often a stream that has run a piece of work gets another priority, where it does at all.
 constexpr double kChange = 1.0 / 16;
 
-thread_local bool t_is_running = false;
-
 // Run work as a kernel runs: without what the thread that waits for it has set up for its own calls.
 void run_on_stream(const StreamState& stream, const DeferredWork& work) {
   const c10::impl::ForceDispatchKeyGuard keys(
@@ -36,9 +34,11 @@ void run_on_stream(const StreamState& stream, const DeferredWork& work) {
         exchange_stream(index, current);
         t_captured = captured;
         t_current_device = device;
-        t_is_running = false;
+        t_in_deferred_work = false;
+        g_threads_in_deferred_work.fetch_sub(1);
       });
-  t_is_running = true;
+  t_in_deferred_work = true;
+  g_threads_in_deferred_work.fetch_add(1);
   DeviceWork launch;
   if (is_profiled() && !work.name.empty()) launch.begin(work.name, stream.device, work.site);
   const InNode whole;
@@ -46,10 +46,6 @@ void run_on_stream(const StreamState& stream, const DeferredWork& work) {
 }
 
 }  // namespace
-
-bool is_running_deferred_work() {
-  return t_is_running;
-}
 
 Schedule& schedule() {
   static auto* one = new Schedule;
@@ -107,7 +103,10 @@ Schedule::Queue& Schedule::queue_of(const StreamState& stream) {
 }
 
 void Schedule::issue(StreamState& stream, DeferredWork work) {
-  if (is_profiled()) work.site = find_site();
+  if (is_profiled()) {
+    work.site = find_site();
+    note_forward(work.site);
+  }
   Lock held = lock();
   Queue& queue = queue_of(stream);
   queue.entries.push_back({std::move(work), std::exchange(queue.awaited, {})});

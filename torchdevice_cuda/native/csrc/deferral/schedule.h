@@ -116,9 +116,6 @@ class Schedule {
   std::exception_ptr error_;
 };
 
-// True while this thread runs deferred work.
-bool is_running_deferred_work();
-
 // Leaked: threads may use it while the process ends.
 Schedule& schedule();
 

@@ -76,7 +76,8 @@ void handle_fault(int number, siginfo_t* info, void*) {
   if (!is_protected) {
     // The instruction runs again, under the handler that was here before.
     sigaction(number, &g_previous, nullptr);
-  } else if (!t_in_node && g_access_to_page) {  // the device's own copies are ordered by streams
+  } else if (!t_in_node && g_threads_in_deferred_work.load() == 0 && g_access_to_page) {
+    // The device's own copies, which may use threads of a library, are ordered by streams.
     g_access_to_page(address, access == PROT_READ);
   }
 }

@@ -6,6 +6,7 @@
 #include "bindings/part.h"
 #include "races/calls.h"
 #include "races/detector.h"
+#include "runtime/kernel_accesses.h"
 
 namespace hostdevice {
 namespace {
@@ -63,6 +64,7 @@ void start(const py::object& function) {
   Detector::get().watch_pages();
   intercept_calls();
   observe_host_operators();
+  g_watches_kernels.store(true);
 }
 
 void begin(PyObject* module) {

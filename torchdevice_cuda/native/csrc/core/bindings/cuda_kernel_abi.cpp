@@ -12,6 +12,7 @@
 #include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/failure.h"
+#include "runtime/kernel_accesses.h"
 #include "runtime/multiprocessors.h"
 #include "runtime/observer.h"
 #include "runtime/pinned.h"
@@ -64,7 +65,9 @@ bool is_copy(const char* name) {
   return std::string_view(name).substr(0, 4) == "cuda";
 }
 
-int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void*), void* work) {
+int launch(
+    void* stream, const char* name, void (*run)(void*), void (*drop)(void*), void* work, const void* const* pointers,
+    size_t count) {
   const std::shared_ptr<void> held(work, drop);
   mark_used();
   mark_context(t_current_device);
@@ -75,12 +78,18 @@ int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void
       return 0;
     }
   }
-  if (!is_copy(name) && run_later(state_of(stream), name, [held, run] { run(held.get()); })) return 0;
+  const bool is_watched = g_watches_kernels.load(std::memory_order_relaxed) && count != 0;
+  if (!is_copy(name) && !is_watched && run_later(state_of(stream), name, [held, run] { run(held.get()); })) return 0;
   observe([&](StreamObserver& o) { o.run_work(state_of(stream), name, {}); });
+  KernelAccesses accesses;
+  if (is_watched) accesses.begin(std::vector<const void*>(pointers, pointers + count));
   DeviceWork launched;
   if (is_profiled()) launched.begin(name, t_current_device);
-  const InNode whole;
-  run(work);
+  {
+    const InNode whole;
+    run(work);
+  }
+  if (is_watched) accesses.report(state_of(stream), name);
   return 0;
 }
 

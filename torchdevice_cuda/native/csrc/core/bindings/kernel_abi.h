@@ -8,7 +8,7 @@
 
 namespace host_cuda {
 
-constexpr int kKernelAbiVersion = 1;
+constexpr int kKernelAbiVersion = 2;
 
 // What an address is to a GPU: inaccessible, device memory, or accessible host memory (pinned).
 enum class Memory : int { kOther, kDevice, kReached };
@@ -26,8 +26,11 @@ struct KernelAbi {
   int (*stream_synchronize)(void* stream);
   int (*device_synchronize)();
   bool (*is_capturing)(void* stream);
-  // Run the work, or add it to the graph that captures the stream. The callee owns `work`.
-  int (*launch)(void* stream, const char* name, void (*run)(void*), void (*drop)(void*), void* work);
+  // Run the work, or add it to the graph that captures the stream. The callee owns `work`; `pointers` are among its
+  // arguments.
+  int (*launch)(
+      void* stream, const char* name, void (*run)(void*), void (*drop)(void*), void* work, const void* const* pointers,
+      size_t count);
   // Record that a kernel has destroyed the device's context, for example by a failed assertion.
   void (*report_failure)(int code, const char* message);
   // Find the device allocation that holds an address, or else the nearest one before it, or else after it. `bytes` is

@@ -15,6 +15,8 @@ namespace hostdevice {
 std::atomic<int> g_captures{0};
 std::atomic<int> g_interceptors{0};
 thread_local bool t_in_node = false;
+thread_local bool t_in_deferred_work = false;
+std::atomic<int> g_threads_in_deferred_work{0};
 
 namespace {
 

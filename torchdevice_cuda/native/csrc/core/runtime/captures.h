@@ -83,6 +83,10 @@ inline bool has_captures() {
 
 // Set while this thread captures or replays a node: the calls that it makes are part of that node.
 extern thread_local bool t_in_node;
+
+// True while this thread runs work that was issued earlier; and how many threads do.
+extern thread_local bool t_in_deferred_work;
+extern std::atomic<int> g_threads_in_deferred_work;
 struct InNode {
   InNode() : saved(t_in_node) {
     t_in_node = true;

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "runtime/activities.h"
+#include "runtime/captures.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -174,7 +175,8 @@ const std::string* intern_name(const std::string& text) {
 
 void count_work(const Span& span) {
   const bool computes = span.kind < Counted::Wait;
-  const ForwardNode node = computes && g_find_forward_node ? g_find_forward_node() : ForwardNode{};
+  const bool is_forward = computes && !t_in_deferred_work;  // the current node is that of a later call
+  const ForwardNode node = is_forward && g_find_forward_node ? g_find_forward_node() : ForwardNode{};
   auto& all = ledger();
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (!is_counted()) return;

@@ -1,0 +1,121 @@
+"""``--check-streams error`` sees what kernels of the program access, in CUDA C++ and in Triton."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from harness import ChildConfig, child
+
+if TYPE_CHECKING:
+    import torch
+
+    Kernel = Callable[[torch.Tensor, torch.Tensor], None]
+
+CHECKED = ChildConfig("virtual checked", {"driver": "virtual", "check_streams": "error", "devices": 2})
+BOTH = CHECKED.with_settings(streams=0)
+SIZE = 4096
+SOURCE = """
+extern "C" __global__ void twice(const float* x, float* y, int from, int n) {
+  int i = from + blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 2 * x[i];
+}
+"""
+
+
+@functools.cache
+def compile_kernel() -> Callable[..., None]:
+    import torch
+
+    return torch.cuda._compile_kernel(SOURCE, "twice")  # type: ignore[no-any-return]
+
+
+def twice(x: torch.Tensor, y: torch.Tensor, begin: int = 0, end: int = SIZE) -> None:
+    compile_kernel()(grid=((end - begin) // 256, 1, 1), block=(256, 1, 1), args=[x, y, begin, end])
+
+
+def find_kernel(language: str) -> Kernel:
+    if language == "CUDA C++":
+        return twice
+    pytest.importorskip("triton")
+    from stream_checks import triton_kernels
+
+    return triton_kernels.twice
+
+
+@contextlib.contextmanager
+def race(*parts: str) -> Iterator[None]:
+    from torchdevice_cuda import StreamRaceError
+
+    with pytest.raises(StreamRaceError) as caught:
+        yield
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def begin() -> tuple[torch.Tensor, torch.Tensor, torch.cuda.Stream]:
+    """Return two tensors and a stream, after all earlier work: tests share a process."""
+    import torch
+
+    tensors = torch.ones(SIZE, device="cuda"), torch.zeros(SIZE, device="cuda")
+    torch.cuda.synchronize()
+    return *tensors, torch.cuda.Stream()
+
+
+LANGUAGES = pytest.mark.parametrize("language", ["CUDA C++", "Triton"])
+
+
+@child(CHECKED, BOTH)
+@LANGUAGES
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_a_kernel_reads(language: str, waits: bool) -> None:
+    import torch
+
+    kernel = find_kernel(language)
+    x, y, side = begin()
+    x.mul_(3)
+    if waits:
+        side.wait_stream(torch.cuda.current_stream())
+    missing = race("reads", "twice on stream", "aten::mul_ on the default stream")
+    with contextlib.nullcontext() if waits else missing, torch.cuda.stream(side):
+        kernel(x, y)
+    torch.cuda.synchronize()
+    assert not waits or y.sum().item() == 6 * SIZE
+
+
+@child(CHECKED, BOTH)
+@LANGUAGES
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_a_kernel_writes(language: str, waits: bool) -> None:
+    import torch
+
+    kernel = find_kernel(language)
+    x, y, side = begin()
+    with torch.cuda.stream(side):
+        kernel(x, y)
+    if waits:
+        torch.cuda.current_stream().wait_stream(side)
+        assert y.sum().item() == 2 * SIZE
+        return
+    with race("reads", "aten::sum on the default stream", "may still be writing it", "twice on stream"):
+        y.sum()
+    torch.cuda.synchronize()
+
+
+@child(CHECKED)
+def test_kernels_of_parts_of_a_tensor() -> None:
+    """Streams compute parts of the same tensors, which the kernels are given whole."""
+    import torch
+
+    x, y, _ = begin()
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    parts = range(0, SIZE, SIZE // 4)
+    for stream, at in zip(streams, parts, strict=True):
+        with torch.cuda.stream(stream):
+            x[at : at + SIZE // 4].mul_(at + 1)
+            twice(x, y, at, at + SIZE // 4)
+    torch.cuda.synchronize()
+    assert y.sum().item() == sum(2 * (at + 1) * SIZE // 4 for at in parts)

@@ -1,0 +1,34 @@
+// What a kernel of the program accesses: CUDA C++ and Triton kernels are not operators, and have no schema.
+//
+// The memory that a kernel changes is found by comparing it with a copy. A kernel is taken to read the first element
+// of its other arguments, unless it begins to write elsewhere than at the first elements: it may read elsewhere, too.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <vector>
+
+namespace hostdevice {
+
+struct StreamState;
+
+// Set by a part that observes accesses.
+extern std::atomic<bool> g_watches_kernels;
+
+class KernelAccesses {
+ public:
+  // Call this before the kernel runs, with the pointers that it is given.
+  void begin(const std::vector<const void*>& pointers);
+  // Report what it has accessed on a stream.
+  void report(const StreamState& stream, const char* name) const;
+
+ private:
+  struct Memory {
+    char* at;
+    size_t bytes;
+    std::vector<char> before;
+  };
+  std::vector<Memory> memory_;
+};
+
+}  // namespace hostdevice
