@@ -240,3 +240,14 @@ def test_operators_fast_only_on_small_inputs_are_widened(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(half, "_probes", lambda: {"product": (function, (((8, 8),), ((128, 128),)))})
     assert "product.float16" not in half._measure()
+
+
+@child(VIRTUAL)
+def test_products_are_rounded_once() -> None:
+    x = 1 + torch.arange(300.0).remainder(7) / 256
+    for dtype in HALVES:
+        narrow = x.to(dtype)
+        assert narrow.cuda().prod() == narrow.double().prod().to(dtype)
+        assert narrow.cuda().prod(0, dtype=torch.float32).dtype == torch.float32
+        with torch.autocast("cuda"):
+            assert narrow.cuda().prod().dtype == torch.float32

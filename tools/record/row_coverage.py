@@ -23,7 +23,7 @@ _OUTCOMES = ("operators", "oracle", "asked", "numbers")
 SHOWN_BY: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("takes", "refuses", "kernel", "refuse", "mixed_types", "widened"), _OUTCOMES),
     **dict.fromkeys(("compare", "contiguous", "divides_integers", "mixes_devices", "refuses_cpu_number"), _OUTCOMES),
-    **dict.fromkeys(("asks_grad", "stays_composite", "uses_cpu_kernel"), _OUTCOMES),
+    **dict.fromkeys(("asks_grad", "calls_parts", "stays_composite", "uses_cpu_kernel"), _OUTCOMES),
     **dict.fromkeys(("nondeterministic", "waits"), ("alerts", "oracle")),
     **dict.fromkeys(("asserts", "words"), ("assertions", "oracle")),
     "indexes": ("alerts", "assertions", "oracle"),

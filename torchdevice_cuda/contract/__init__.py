@@ -16,6 +16,7 @@ _FOLDER = Path(__file__).resolve().parent
 #: What holds of an operator or does not: keys that are true; ``operators.toml`` explains each.
 FLAGS = (
     "asks_grad",
+    "calls_parts",
     "indexes",
     "mixes_devices",
     "never_draws",

@@ -212,6 +212,14 @@ _PARTS: dict[str, dict[str, Part]] = {
                 ),
             },
         ),
+        "scans": Part(
+            {"scans": Unit("-O3", ("scans",), _LOOPS, seconds=12)},
+            "cumsum, cumprod and logcumsumexp in the order of CUDA's kernels",
+            {
+                "CUDA": tuple(name + form for name in ("cumsum", "cumprod") for form in ("", "_", ".out"))
+                + ("_logcumsumexp", "_logcumsumexp.out")
+            },
+        ),
         "graphs": Part(
             {"graphs": Unit("-O1", ("graphs", "nodes"), seconds=20)},
             "CUDA graphs: capture and replay of calls",

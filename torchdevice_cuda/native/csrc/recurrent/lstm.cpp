@@ -378,9 +378,10 @@ std::tuple<Tensor, Tensor, Tensor> lstm(
     refuse_backward_in_eval(input, train, {std::get<0>(found), std::get<1>(found), std::get<2>(found)});
     return found;
   }
+  // Without gradients there is no backward pass to keep results for.
   const auto found = at::_cudnn_rnn(
       input, weights, biases ? 4 : 2, find_weight_buffer(weights, biases, false), hx[0], hx[1], kLstm, hx[1].size(2), 0,
-      layers, batch_first, 0.0, train, bidirectional, {}, std::nullopt);
+      layers, batch_first, 0.0, train && at::GradMode::is_enabled(), bidirectional, {}, std::nullopt);
   return {std::get<0>(found), std::get<1>(found), std::get<2>(found)};
 }
 

@@ -89,15 +89,6 @@ void scale_lists(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit:
   run_on_cpu(op, c10::DispatchKey::CPU, stack);
 }
 
-// A single element is its own result, whatever its type.
-Tensor logcumsumexp(const Tensor& self, int64_t dim) {
-  if (self.dim() == 0) return self.clone();
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_logcumsumexp", "");
-  torch::jit::Stack stack{self, dim};
-  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
-  return std::move(stack.back()).toTensor();
-}
-
 // The CPU kernel uses a dispatch stub that has no entry for this device.
 Tensor kaiser_window_beta(
     int64_t length, bool periodic, double beta, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
@@ -146,7 +137,6 @@ void register_small(Registrar& registrar) {
   registrar.impl("nansum", TORCH_FN(nansum));
   registrar.impl("fill_.Tensor", &fill_from_tensor);
   registrar.impl("_pdist_backward", TORCH_FN(pdist_backward));
-  registrar.impl("_logcumsumexp", TORCH_FN(logcumsumexp));
   for (const char* name : {"nonzero", "nonzero_static"}) registrar.impl(name, &store_by_columns);
   registrar.impl("kaiser_window", TORCH_FN(kaiser_window));
   registrar.impl("kaiser_window.periodic", TORCH_FN(kaiser_window_periodic));

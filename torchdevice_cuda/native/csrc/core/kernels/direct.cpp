@@ -5,16 +5,12 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
-#include <ATen/ops/add_ops.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/bmm_ops.h>
 #include <ATen/ops/clone_ops.h>
-#include <ATen/ops/div_ops.h>
 #include <ATen/ops/fill_ops.h>
 #include <ATen/ops/mm_ops.h>
-#include <ATen/ops/mul_ops.h>
 #include <ATen/ops/relu_ops.h>
-#include <ATen/ops/sub_ops.h>
 #include <ATen/ops/sum_ops.h>
 #include <ATen/ops/zero_ops.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -22,6 +18,7 @@
 
 #include <type_traits>
 
+#include "kernels/loops.h"
 #include "operators/alias.h"
 #include "operators/boxed.h"
 #include "operators/install.h"
@@ -99,6 +96,10 @@ struct Direct<Op, kAllowsCpuScalars, kTypes, R(A...)> {
     if (C10_UNLIKELY(!scan.plain || scan.index < 0 || (scan.types & ~kTypes) != 0 || several || beside))
       return boxed(a...);
     check_fork();
+    if constexpr (Loop<Op>::kExists) {
+      if (C10_LIKELY((scan.types & ~kFloats) == 0 && !scan.has_cpu_scalars && !scan.scaled && fits_loop(a...)))
+        return loop(a...);
+    }
     static const c10::DispatchKeySet excluded =
         c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
     const c10::impl::ExcludeDispatchKeyGuard below(excluded);
@@ -131,6 +132,19 @@ struct Direct<Op, kAllowsCpuScalars, kTypes, R(A...)> {
   static void in_place(Aliases& aliases, Tensor& self, Rest&... rest) {
     Tensor alias = aliases.to_cpu(self, false);
     Op::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), alias, pass(aliases, rest)...);
+  }
+  template <class... Factor>
+  static bool fits_loop(const Tensor& self, const Tensor& other, const Factor&...) {
+    return is_loop_pair(self, other) && (!kInPlace || is_same_or_apart(self, other));
+  }
+  template <class Self, class... Factor>
+  static R loop(Self& self, const Tensor& other, const Factor&...) {
+    if constexpr (kInPlace) {
+      run_loop_into<Op>(self, self, other);
+      return self;
+    } else {
+      return run_loop<Op>(self, other);
+    }
   }
   static R boxed(A... a) {
     static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);

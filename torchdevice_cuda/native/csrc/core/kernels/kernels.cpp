@@ -40,16 +40,6 @@ using at::Tensor;
 // In bytes. For smaller copies one memmove is faster than the CPU's copy, which uses several threads for larger ones.
 constexpr int64_t kSmallCopy = int64_t{1} << 16;
 
-struct OnDevice {
-  explicit OnDevice(c10::DeviceIndex index) : saved(t_current_device) {
-    t_current_device = resolve(index);
-  }
-  ~OnDevice() {
-    t_current_device = saved;
-  }
-  c10::DeviceIndex saved;
-};
-
 void fill_if_deterministic(const Tensor& t) {
   if (C10_UNLIKELY(
           at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory()))

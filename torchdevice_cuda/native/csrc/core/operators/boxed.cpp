@@ -200,6 +200,10 @@ void run(const c10::OperatorHandle& op, const OperatorInfo& f, DispatchKey targe
     return;
   }
 
+  if (f.calls_parts && is_profiled() && (types & f.special) == 0 && shows_parts()) {
+    op.redispatchBoxed(DispatchKeySet(target), stack);
+    return;
+  }
   if (f.launches) check_before_launch(index);
   if (C10_UNLIKELY(f.has_alerts)) raise_alerts(f, *stack, base, index);
   std::optional<Widening> wide;

@@ -131,6 +131,11 @@ std::unique_ptr<OperatorInfo> make_operator_info(const c10::OperatorHandle& op) 
   }
   kIsCuda ? add_types(*f) : add_slow_types(*f);
   f->asserts = kIsCuda && may_assert(f->name);
+  // A convolution of device tensors would call other operators than that of CPU tensors.
+  const auto family = row.wide.family;
+  const bool convolves = family == Family::Convolution || family == Family::ConvolutionGradient;
+  f->calls_parts = (f->is_composite || row.is(kCallsParts)) && !convolves && !f->asserts && !f->has_alerts &&
+      !f->is_seeded && !f->divides_integers && !row.list_kernel;
   f->only_calls_cpu_kernel = !f->asserts && !f->is_seeded && !f->divides_integers && !f->keep_alive && !f->asks_grad &&
       !f->contiguous && !computes_otherwise(kDense, name);
   return f;

@@ -48,6 +48,7 @@ struct OperatorInfo {
   bool device_check = false;
   bool iterates = false;       // compares devices itself, on every device
   bool is_composite = false;   // calls other operators; runs as a whole only to avoid their overhead
+  bool calls_parts = false;    // CUDA's kernel calls the operators that the CPU's calls
   bool mixes_devices = false;  // takes tensors on several devices by design
   bool is_indexing = false;    // index tensors may be on the CPU
   bool is_seeded = false;      // draws random numbers without a generator argument

@@ -87,6 +87,12 @@ bool on_several_devices(const A&... a) {
   return several;
 }
 
+// Whether a profiler is to see the operators that an operator calls, as with CUDA. Outside of profiles, calling the
+// CPU's kernel as a whole takes less time.
+inline bool shows_parts() {
+  return kIsCuda && is_recording() && !DeviceWork::is_in_progress();
+}
+
 // A typed kernel with these checks. All work on the device goes through one of these or through the boxed kernel; calls
 // inside a kernel are part of it.
 // kComparesItself: the kernel compares the devices of its arguments itself, because CPU scalars are allowed.
@@ -97,6 +103,7 @@ template <class F, bool kComparesItself, class R, class... A>
 struct Recorded<F, kComparesItself, R(A...)> {
   c10::OperatorHandle op;
   c10::DispatchKey key;
+  bool calls_parts = false;  // a profile shows the operators that CUDA calls for it
 
   R operator()(A... a) const {
     if (kIsCuda && !kComparesItself && C10_UNLIKELY(on_several_devices(a...))) {
@@ -110,7 +117,11 @@ struct Recorded<F, kComparesItself, R(A...)> {
     }
     if (C10_UNLIKELY(g_failed.load(std::memory_order_relaxed) != 0)) check_before_launch(find_launch_device(a...));
     DeviceWork launch;
-    if (is_profiled()) launch.begin(op.schema().name(), find_launch_device(a...));
+    if (is_profiled()) {
+      if (calls_parts && shows_parts())
+        return op.typed<R(A...)>().redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), std::forward<A>(a)...);
+      launch.begin(op.schema().name(), find_launch_device(a...));
+    }
     return (*F::func_ptr())(std::forward<A>(a)...);
   }
 

@@ -277,6 +277,10 @@ bool computes_otherwise(DispatchKey key, const std::string& name) {
   return claimed != found.end() && !claimed->second;
 }
 
+bool Registrar::calls_parts(const std::string& operator_name) {
+  return find_row(row_name(operator_name)).is(kCallsParts);
+}
+
 torch::Library& Registrar::library() {
   if (!library_)
     library_ = new torch::Library(

@@ -86,7 +86,7 @@ class Registrar {
     using F = c10::CompileTimeFunctionPointer<Function, kFunction>;
     const auto op = is_recorded() ? find_aten(name) : std::nullopt;
     if (op.has_value())
-      library().impl(name, Recorded<F, kDirect>{*op, key_});
+      library().impl(name, Recorded<F, kDirect>{*op, key_, calls_parts(op->schema().name())});
     else
       library().impl(name, kernel);
     claim(key_, name, kDirect);
@@ -108,6 +108,7 @@ class Registrar {
   static constexpr size_t count_arguments() {
     return c10::guts::infer_function_traits_t<Function>::number_of_parameters;
   }
+  static bool calls_parts(const std::string& operator_name);
   bool is_recorded() const {
     return kIsCuda && (key_ == kDense || key_ == kQuantized);
   }

@@ -28,6 +28,7 @@ enum RowFlag : uint16_t {
   kOnlyReads = 1024,
   kOnlyMoves = 2048,
   kTakesAnyMemory = 4096,
+  kCallsParts = 8192,
 };
 
 // ---- types computed in a wider one --------------------------------------------------------------------------------

@@ -158,7 +158,12 @@ bool Widening::examine(torch::jit::Stack& stack, size_t base, size_t inputs, con
   }
   for (const auto i : dtypes) {
     auto& v = stack[base + i];
-    if (!v.isInt() || !holds(types_, static_cast<ScalarType>(v.toInt()))) continue;
+    if (!v.isInt()) continue;
+    if (!holds(types_, static_cast<ScalarType>(v.toInt()))) {
+      // The CPU kernel converts the argument before it computes.
+      if (row_.family == Family::Always) return false;
+      continue;
+    }
     narrow_ = static_cast<ScalarType>(v.toInt());
     v = static_cast<int64_t>(get_wide_type(narrow_));
   }

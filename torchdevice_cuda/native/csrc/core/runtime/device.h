@@ -93,6 +93,19 @@ inline c10::DeviceIndex resolve(c10::DeviceIndex index) {
   return index;
 }
 
+// Makes a device the thread's current one while it lives.
+struct OnDevice {
+  explicit OnDevice(c10::DeviceIndex index) : saved(t_current_device) {
+    t_current_device = resolve(index);
+  }
+  ~OnDevice() {
+    t_current_device = saved;
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  c10::DeviceIndex saved;
+};
+
 // Hold every allocator lock across fork(), so that a child can free the memory that it inherited.
 void install_fork_handlers();
 
