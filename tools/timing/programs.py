@@ -28,7 +28,7 @@ def measure(step: Callable[[], None], warm: int = 2) -> dict[str, float]:
     step()
     end.record()
     torch.cuda.synchronize()
-    return {"ms": start.elapsed_time(end), "peak": torch.cuda.max_memory_allocated() / 2**30}
+    return {"ms": start.elapsed_time(end), "peak": torch.cuda.max_memory_reserved() / 2**30}
 
 
 # ---- ResNet-50 -----------------------------------------------------------------------------------------------------

@@ -138,6 +138,9 @@ class SimulatedGroup:
             if kinds:
                 name = f"nccl:{'+'.join(kinds)}"
                 self.native.add_work(name, device.index, round(ns), time.perf_counter_ns() - began)
+            if _callback_work is not None and links.ALL_REDUCE not in kinds:
+                # A future would record the waiting streams in the allocator, which NCCL's work does not.
+                return _callback_work(_Waiting(stream.record_event(), outputs))
             # Those who wait for the future wait for the stream that is current here.
             future.set_result(list(outputs))
         return _to_work(future)
@@ -278,6 +281,22 @@ class SimulatedGroup:
         work = self._complete([links.BARRIER], self.network.time(links.BARRIER, 1, self._ranks), [tensor], began)
         torch.cuda.synchronize(device)
         return work
+
+
+#: Since 2.8; only the futures of reductions have readers in C++, in DistributedDataParallel.
+_callback_work: Any = getattr(c10d, "PythonCallbackWork", None)
+
+
+class _Waiting:
+    """What a wait for a work does: the current stream waits. It keeps the tensors until then."""
+
+    def __init__(self, done: torch.cuda.Event, outputs: Tensors) -> None:
+        self._done, self._outputs = done, tuple(outputs)
+
+    def __call__(self, timeout: object) -> bool:
+        self._done.wait()
+        self._outputs = ()
+        return True
 
 
 def _to_work(future: Any) -> Any:

@@ -190,16 +190,19 @@ class _Unpredicted:
     """Work that other code does in Python's place, such as kernels of Triton and compiled graphs."""
 
     device: ClassVar[Any]
+    original: ClassVar[Any]
     report: ClassVar[Callable[[str], None]]
 
-    def __init__(self, name: str, index: int) -> None:
+    def __init__(self, name: str, index: int, *more: object) -> None:
         self._name, self._index = name, index
+        self._work = type(self).original(name, index, *more)
 
     def __enter__(self) -> None:
-        self.device.begin_other_work(self._index)
         self._began = time.perf_counter_ns()
+        self._work.__enter__()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *raised: object) -> None:
+        self._work.__exit__(*raised)
         type(self).report(self._name)
         self.device.add_work(self._name, self._index, GAP_NS, time.perf_counter_ns() - self._began)
 
@@ -208,8 +211,9 @@ def start(device: Any, gpu: Gpu) -> Callable[[], None]:
     """Let the device's streams take the time that this GPU would need; return the function that ends it."""
     report = make_reporter()
     device.start_clock(Predictor(gpu).predict, report, LAUNCH_NS, GAP_NS)
-    timed, original = type("ForeignWork", (_Unpredicted,), {"device": device, "report": report}), device.ForeignWork
-    device.ForeignWork = timed
+    original = device.ForeignWork
+    members = {"device": device, "original": original, "report": staticmethod(report)}
+    device.ForeignWork = type("ForeignWork", (_Unpredicted,), members)
 
     def stop() -> None:
         device.ForeignWork = original
