@@ -205,7 +205,7 @@ def check_streams(mode: str) -> None:
             f"--check-streams has no effect on the {chosen.name} driver: {exception.why}; use --driver virtual"
         )
     if chosen.native is not None:
-        races.start(chosen.native, mode, _list_hidden(sys.modules["torch"], "numpy"))
+        races.start(chosen.native, mode, _list_hidden(sys.modules["torch"], "numpy", "triton"))
 
 
 def changes() -> list[Row]:
@@ -305,7 +305,7 @@ def _finish(state: _State, torch: ModuleType) -> None:
     _check_version(torch.__version__)
     chosen = _bring_up(state)
     if state.settings.check_streams != races.OFF and chosen.native is not None:
-        races.start(chosen.native, state.settings.check_streams, _list_hidden(torch, "numpy"))
+        races.start(chosen.native, state.settings.check_streams, _list_hidden(torch, "numpy", "triton"))
     if chosen.native is not None:
         if _fills_new_memory(state.settings):
             chosen.native.fill_new_memory(True)
