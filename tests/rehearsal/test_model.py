@@ -50,6 +50,26 @@ def test_an_operator_without_recordings_counts_as_elementwise() -> None:
     assert math.isclose(ns, 2 * 4 * (1 << 26) / 4800 / 0.9, rel_tol=0.5)
 
 
+def convolve(gpu: str, kind: str, size: int) -> float:
+    """Return the nanoseconds of a convolution of 64 channels into 256."""
+    image, weight = Shape((64, 64, 56, 56), kind), Shape((256, 64, size, size), kind)
+    call = Call("cudnn_convolution", (image, weight, (size // 2,) * 2, (1, 1), (1, 1), 1))
+    return Predictor(gpus.find(gpu)).time(call)[0]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("name", ["t4", "v100"])
+def test_gpus_without_tf32_convolve_in_float32(name: str, size: int) -> None:
+    gpu = gpus.find(name)
+    arithmetic = 2 * 64 * 56 * 56 * 64 * 256 * size**2 / (gpu.tflops["fp32"] * 1e3)
+    memory = 4 * 64 * 56 * 56 * (64 + 256) / gpu.bandwidth_gb_s
+    assert 1 < convolve(name, "float", size) / max(arithmetic, memory) < 1.6
+
+
+def test_both_types_of_16_bits_convolve_alike() -> None:
+    assert convolve("a100-80", "c10::Half", 3) == convolve("a100-80", "c10::BFloat16", 3)
+
+
 def test_views_take_no_time() -> None:
     assert Predictor(gpus.find("h200")).time(Call("empty_strided", ())) == (0.0, 0.0)
 

@@ -84,6 +84,19 @@ def train_images(batch: int, is_mixed: bool) -> dict[str, float]:
     return measure(step)
 
 
+def infer_images(batch: int, is_mixed: bool) -> dict[str, float]:
+    layout = torch.channels_last if is_mixed else torch.contiguous_format
+    with torch.device("cuda"):
+        model = resnet50().to(memory_format=layout).eval()
+        images = torch.randn(batch, 3, 224, 224).to(memory_format=layout)
+
+    def step() -> None:
+        with torch.no_grad(), torch.autocast("cuda", torch.float16, is_mixed):
+            model(images)
+
+    return measure(step)
+
+
 # ---- language models -----------------------------------------------------------------------------------------------
 class Block(nn.Module):
     """A decoder's layer: GPT's with `hidden` of one product, Llama's with two and fewer heads of keys."""
@@ -211,9 +224,10 @@ def gpt_175b(batch: int) -> dict[str, float]:
 
 PROGRAMS: dict[str, Callable[[], dict[str, float]]] = {
     "resnet50 tf32 256": lambda: train_images(256, False),
-    "resnet50 fp32 128": lambda: train_images(128, False),
+    "resnet50 fp32 112": lambda: train_images(112, False),
     "resnet50 amp 256": lambda: train_images(256, True),
-    "resnet50 amp 128": lambda: train_images(128, True),
+    "resnet50 inference fp32 64": lambda: infer_images(64, False),
+    "resnet50 inference amp 64": lambda: infer_images(64, True),
     "gpt2 fp32": lambda: gpt2(False, None),
     "gpt2 tf32": lambda: gpt2(True, None),
     "gpt2 bf16": lambda: gpt2(True, BF16),

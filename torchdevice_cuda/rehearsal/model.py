@@ -52,8 +52,8 @@ _RATES = {
 _PLAIN = {"tensor_tf32": "fp32", "tensor_bf16": "fp32", "tensor_fp16": "fp32", "tensor_fp64": "fp64"}
 #: The clock of the GPU of the recordings, for arithmetic per element.
 _RECORDED_CLOCK_MHZ = 1980
-
-
+#: Convolutions that are products of large matrices.
+_DENSE = ("wide", "first")
 #: Factorizations, whose time is a power of the matrix's size.
 _BY_SIZE = ("linalg_c", "linalg_l", "linalg_q", "linalg_s", "linalg_i", "_linalg", "_fft")
 #: Bytes per nanosecond and lane of PCI Express, by generation.
@@ -77,6 +77,7 @@ class Rates:
     multiprocessors: int
     speed: float  # of a multiprocessor, relative to the recorded GPU's
     flops: Mapping[str, float]
+    has_tf32: bool
 
     @classmethod
     def of(cls, gpu: Gpu) -> Rates:
@@ -92,6 +93,7 @@ class Rates:
             gpu.multiprocessors,
             gpu.clock_mhz / _RECORDED_CLOCK_MHZ,
             flops,
+            "tensor_tf32" in tflops,
         )
 
 
@@ -118,6 +120,13 @@ def time_product(product: Product, rates: Rates, c: Coefficients) -> float:
     return best
 
 
+def without_tf32(work: Work) -> Work:
+    """Return a product of TF32, or a convolution, as a GPU without TF32 computes it: a product of float32."""
+    if work.product is None or work.product.type != "tf32" or not work.key.endswith(("product", "aligned", *_DENSE)):
+        return work
+    return dataclasses.replace(work, key="product", product=dataclasses.replace(work.product, type="float"))
+
+
 def time_work(work: Work, rates: Rates, c: Coefficients) -> float:
     """Return the time of a call's kernels."""
     if work.key.startswith(_BY_SIZE):
@@ -133,7 +142,7 @@ def time_work(work: Work, rates: Rates, c: Coefficients) -> float:
         blocks = count * c["block"] / rates.multiprocessors if work.row > 1 else 0.0
         return c["start"] + max(memory, arithmetic, max(waves * work.row * c["row"], blocks) / rates.speed)
     if work.key.startswith("product"):
-        return c["start"] + max(memory, time_product(product, rates, c))
+        return c["start"] + max(memory, work.elements / product.flops * time_product(product, rates, c))
     if work.key.startswith("attention"):
         blocks = product.batch * -(-product.m // 128)
         used = blocks / (rates.multiprocessors * -(-blocks // rates.multiprocessors))
@@ -145,7 +154,6 @@ def time_work(work: Work, rates: Rates, c: Coefficients) -> float:
     return c["start"] + passes * time_product(product, rates, c) + memory
 
 
-#: The coefficients that a formula uses, which are fitted.
 def list_coefficients(work: Work) -> tuple[str, ...]:
     """Return the names of the coefficients that a call's formula uses."""
     if work.key.startswith(_BY_SIZE):
