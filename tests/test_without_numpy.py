@@ -12,8 +12,8 @@ from harness.processes import ROOT, TESTS
 
 PACKAGE = ROOT / "torchdevice_cuda"
 #: Libraries whose own kernels NumPy computes.
-TRITON = ("arithmetic", "checking", "formats", "interpreting", "language", "libdevice")
-NEEDING = {"foreign/numba.py", *(f"triton/{name}.py" for name in TRITON)}
+TRITON = ("arithmetic", "checking", "formats", "interpreting", "language", "libdevice", "sanitizing")
+NEEDING = {"foreign/numba.py", "sanitizer/canary.py", *(f"triton/{name}.py" for name in TRITON)}
 EMULATED = {"TORCHDEVICE_EMULATE_MPS": "1", "TORCHDEVICE_EMULATE_MPS_LACKS": "heaviside"}
 DRIVERS = [
     "cpu",

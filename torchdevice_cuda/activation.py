@@ -73,6 +73,8 @@ class _State:
         self.counted = False
         self.collector: report.Collector | None = None
         self.ending: report.AtExit | None = None
+        #: the device that fills new memory
+        self.filling: Any = None
         self.failed: Exception | None = None
 
 
@@ -309,6 +311,7 @@ def _finish(state: _State, torch: ModuleType) -> None:
     if chosen.native is not None:
         if _fills_new_memory(state.settings):
             chosen.native.fill_new_memory(True)
+            state.filling = chosen.native
         rehearsal.start(chosen.native, state.settings, _list_hidden(torch))
     counters = report.Counters() if state.counted else None
     state.patches = translate.apply(chosen, state.settings, finder.when_imported, counters)
@@ -454,9 +457,8 @@ def _undo(state: _State) -> None:
     races.stop()
     rehearsal.stop()
     sanitizer.stop()
-    native = getattr(drivers.installed(), "native", None)
-    if native is not None and _fills_new_memory(state.settings):
-        native.fill_new_memory(False)
+    if state.filling is not None:
+        state.filling.fill_new_memory(False)
     if state.patches is not None:
         state.patches.undo()
     if state.stand_ins is not None:

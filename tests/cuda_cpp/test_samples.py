@@ -203,11 +203,11 @@ def compile_samples(names: list[str]) -> dict[str, Any]:
 @functools.cache
 def choose() -> dict[str, barriers.Choice]:
     """Return how the threads of each kernel run."""
-    command, found = flags.read(["-c", str(SAMPLES)]), list[barriers.Choice]()
+    command, found = flags.read(["-c", str(SAMPLES)]), translation.Findings()
     scratch = Path(os.environ.get("TMPDIR", "/tmp"))
     text = nvcc.preprocess(SAMPLES, command, scratch)
-    translation.translate(text, translation.is_below(*nvcc.others_roots(command.reading)), choices=found)
-    return {choice.name: choice for choice in found}
+    translation.translate(text, translation.is_below(*nvcc.others_roots(command.reading)), findings=found)
+    return {choice.name: choice for choice in found.choices}
 
 
 def test_kernels_that_can_be_split_are() -> None:

@@ -63,7 +63,7 @@ def test_the_table_is_what_the_command_line_reads() -> None:
 
     for flag, option in options.FLAGS.items():
         for value in options.choices(flag):
-            request = cli.parse([flag, value])
+            request = cli.parse([f"{flag}={value}"])
             assert request.action == ("gpus" if (flag, value) == ("--gpu", "list") else "interactive")
             if request.overrides:
                 option.read(request.overrides[option.field])
