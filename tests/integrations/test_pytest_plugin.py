@@ -136,6 +136,14 @@ def test_an_option_of_a_gpu_asks_for_one(tmp_path: Path, workers: str) -> None:
     assert "held 2.0 MiB of the GPU at most, more than memory of its mark torchdevice_needs: 1.0 MiB" in done.out
 
 
+def test_without_a_gpu_what_needs_one_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "test_needing.py").write_text(NEEDING)
+    done = suite(file=str(tmp_path / "test_needing.py"))
+    assert re.search(r"= 4 skipped in ", done.out), done
+    assert "needs 2 GPUs, there are 0: --torchdevice-devices" in done.out
+    assert "needs a GPU, there are 0: --torchdevice-devices" in done.out
+
+
 def shimmed(**variables: str) -> dict[str, str]:
     """Return the environment of a process that the shim puts under torchdevice_cuda."""
     path = f"{children.FOLDER}:{clean_environment()['PYTHONPATH']}"

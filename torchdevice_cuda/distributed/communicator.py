@@ -19,7 +19,7 @@ from ..drivers.errors import cuda_error
 from . import addresses, agreement, environment, membership, rules, watchdog
 from .agreement import Kind
 from .carriers import Call, Carrier
-from .options import TIMEOUT, NCCLConfig, Options
+from .options import NCCLConfig, Options, read_options
 from .reductions import Reduction
 
 if TYPE_CHECKING:
@@ -63,11 +63,7 @@ class Communicator(ProcessGroupGloo):
         *,
         timeout: timedelta | None = None,
     ) -> None:
-        if isinstance(options, timedelta):
-            options, timeout = None, options
-        if options is None:
-            options = Options()
-            options._timeout = timeout or TIMEOUT
+        options = read_options(options, timeout)
         if type(self).device_count() == 0:
             raise ValueError("ProcessGroupNCCL is only supported with GPUs, no GPUs found!")
         read = environment.read()

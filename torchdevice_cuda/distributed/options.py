@@ -72,3 +72,14 @@ class Options(Backend.Options):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Options:
         return self.__copy__()
+
+
+def read_options(options: Any, timeout: timedelta | None) -> Options:
+    """Return the options of a group; NCCL takes a timeout in their place, or by name."""
+    if isinstance(options, timedelta):
+        options, timeout = None, options
+    if options is not None:
+        return options  # type: ignore[no-any-return]
+    made = Options()
+    made._timeout = timeout or TIMEOUT
+    return made

@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import HashStore, ProcessGroupGloo
 from ..rehearsal import network as links
 from . import rules
 from .communicator import Communicator, made
-from .options import TIMEOUT, Options
+from .options import TIMEOUT, read_options
 from .reductions import flat, kind_of
 
 if TYPE_CHECKING:
@@ -316,11 +316,7 @@ class SimulatedNCCL(SimulatedGroup, Communicator):
         *,
         timeout: timedelta | None = None,
     ) -> None:
-        if isinstance(options, timedelta):
-            options, timeout = None, options
-        if options is None:
-            options = Options()
-            options._timeout = timeout or TIMEOUT
+        options = read_options(options, timeout)
         _initialize(self, options._timeout)
         self._options = options
         self.checking = None

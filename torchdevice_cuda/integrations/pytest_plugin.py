@@ -163,9 +163,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if needed is not None:
         import torch
 
-        there = torch.cuda.device_count()
-        if there < needed.kwargs.get("devices", 1):
-            pytest.skip(f"needs {needed.kwargs['devices']} GPUs, there are {there}: --torchdevice-devices")
+        there, wanted = torch.cuda.device_count(), needed.kwargs.get("devices", 1)
+        if there < wanted:
+            gpus = "a GPU" if wanted == 1 else f"{wanted} GPUs"
+            pytest.skip(f"needs {gpus}, there are {there}: --torchdevice-devices")
 
 
 def _is_emulated() -> bool:
