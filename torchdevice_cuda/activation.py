@@ -142,8 +142,8 @@ def start(overrides: Mapping[str, Any], failing: Failing, counted: bool = False)
             if chosen.sanitize:
                 sanitizer.start(chosen.sanitize)
         except BaseException as error:
-            _undo(_state)
-            _state = None
+            failed, _state = _state, None
+            _undo(failed)
             if isinstance(error, Exception):
                 raise _failure(error) from error
             raise

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..report.collecting import Device
+from ..report.device import Device
 from .memory_interface import NativeMemory
 
 if TYPE_CHECKING:

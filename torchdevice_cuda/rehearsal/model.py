@@ -122,7 +122,8 @@ def time_product(product: Product, rates: Rates, c: Coefficients) -> float:
 
 def without_tf32(work: Work) -> Work:
     """Return a product of TF32, or a convolution, as a GPU without TF32 computes it: a product of float32."""
-    if work.product is None or work.product.type != "tf32" or not work.key.endswith(("product", "aligned", *_DENSE)):
+    is_dense = work.key.startswith("product") or work.key.endswith(_DENSE)
+    if work.product is None or work.product.type != "tf32" or not is_dense:
         return work
     return dataclasses.replace(work, key="product", product=dataclasses.replace(work.product, type="float"))
 

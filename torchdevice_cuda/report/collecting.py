@@ -9,10 +9,11 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from .counters import Counters
 from .departures import departures
+from .device import Device
 from .document import (
     BACKWARD,
     UNKNOWN,
@@ -36,22 +37,6 @@ from .unsupported import unsupported
 
 #: The device's numbers of sites that are not lines.
 _NO_LINES = {0: Site("", 0, UNKNOWN), 1: Site("", 0, BACKWARD)}
-
-
-class Device(Protocol):
-    """The counting functions of the compiled device."""
-
-    def start_counting(self, hidden: list[str]) -> None:
-        """Start counting; files with these prefixes are not the program's."""
-
-    def stop_counting(self) -> None:
-        """Stop counting."""
-
-    def is_counted(self) -> bool:
-        """Return whether the device counts."""
-
-    def read_counts(self, clear: bool = False) -> dict[str, Any]:
-        """Return rows, memory, and the lines that they name by number; reset the counts if requested."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,6 @@ import torch
 import torch.distributed
 
 from ...drivers.traits import Trait
-from ...rehearsal.unknown import UncomputedValueWarning
 from ..core.context import Context
 from ..core.registry import patch
 from ..core.wrapping import Function, copy_metadata
@@ -115,6 +114,8 @@ def _is_root(src: int | None, group: Any, group_src: int | None) -> bool:
 
 
 def _report_unknown(name: str, root: int | None) -> None:
+    from ...rehearsal.unknown import UncomputedValueWarning
+
     warnings.warn(
         f"{name}: this rehearsal does not run rank {root or 0}, so its objects are not known, and the list is "
         f"unchanged; to run that rank, set RANK={root or 0}",
