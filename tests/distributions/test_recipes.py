@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 import shutil
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from .environments import Environment, build, tree
 
 pytestmark = [pytest.mark.slow, pytest.mark.native]
 RECIPES = ROOT / "examples" / "ci"
+PAGE = ROOT / "docs" / "ci.md"
 TESTS = ROOT / "examples" / "test_memory_budget.py"
 ALL_RAN = re.compile(r"\b3 passed\b(?!.*skipped)")
 
@@ -137,6 +139,14 @@ def test_pytest(wheels: Path, project: Path, tmp_path: Path) -> None:
     runner = Runner(tmp_path / "environment", wheels, project)
     done = runner.run("pip install --find-links wheels torchdevice-cuda pytest && python -m pytest", {})
     assert ALL_RAN.search(done.out), done
+
+
+def test_the_steps_of_the_page(wheels: Path, project: Path, tmp_path: Path) -> None:
+    """Run the shell commands that the page lists for CI."""
+    (steps,) = re.findall(r"(?:^    \S.*\n)+", PAGE.read_text(), flags=re.MULTILINE)
+    runner = Runner(tmp_path / "environment", wheels, project)
+    done = runner.run("pip install --find-links wheels pytest\n" + textwrap.dedent(steps), {})
+    assert places.find_cache_key("cuda") in done.out and ALL_RAN.search(done.out), done
 
 
 def test_jupyter(wheels: Path, project: Path, tmp_path: Path) -> None:
