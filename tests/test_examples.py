@@ -46,7 +46,7 @@ def test_every_example_is_run() -> None:
 
 def test_every_recipe_is_listed_and_run() -> None:
     recipes = {path.name for path in (EXAMPLES / "ci").iterdir()}
-    assert set(re.findall(r"`examples/ci/([^`]+)`", (ROOT / "docs/ci.md").read_text())) == recipes
+    assert set(re.findall(r"\.\./examples/ci/([^)]+)\)", (ROOT / "docs/ci.md").read_text())) == recipes
     run_by = (ROOT / "tests/distributions/test_recipes.py").read_text()
     assert [name for name in recipes if f'"{name}"' not in run_by] == []
 
