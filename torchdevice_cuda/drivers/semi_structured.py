@@ -120,7 +120,7 @@ def _choose(scores: Tensor, most_of_row: tuple[int, ...], by_row: bool) -> Tenso
     most = torch.tensor(most_of_row, device=scores.device).expand(tiles, 4)
     for part in scores.split(4, 1) if by_row else (scores,):
         first = 0 if not by_row else part.storage_offset() - scores.storage_offset()
-        order = part.sort(dim=1, stable=True).indices + first
+        order: Tensor = part.sort(dim=1, stable=True).indices.add(first)
         for index in order.flip(1).unbind(1):
             row, column = (index // 4).unsqueeze(1), (index % 4).unsqueeze(1)
             taken = (in_row.gather(1, row) < most.gather(1, row)) & (in_column.gather(1, column) < 2)
@@ -139,14 +139,15 @@ _ALGORITHMS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _tiles(matrix: Tensor) -> Tensor:
-    return matrix.unflatten(1, (-1, 4)).unflatten(0, (-1, 4)).permute(0, 2, 1, 3).reshape(-1, 16)
+    return matrix.view(matrix.shape[0] // 4, 4, -1, 4).transpose(1, 2).reshape(-1, 16)
 
 
 def _of_threads(kept: Tensor) -> Tensor:
     """Return the mask of bits of each thread: four tiles of two bytes, the lowest bit first."""
     tiles = kept.unflatten(1, (-1, 2, 4)).unflatten(0, (-1, 2, 4)).permute(0, 3, 1, 4, 2, 5)
     bits = tiles.reshape(*tiles.shape[:2], 8, 8).to(torch.uint8)
-    return (bits << torch.arange(8, dtype=torch.uint8, device=kept.device)).sum(-1, dtype=torch.uint8)
+    shifts = torch.arange(8, dtype=torch.uint8, device=kept.device)
+    return torch.bitwise_left_shift(bits, shifts).sum(-1, dtype=torch.uint8)
 
 
 def _from_threads(masks: Tensor, rows: int, columns: int) -> Tensor:
@@ -193,7 +194,7 @@ def _as_cutlass(dense: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
     values, positions = _pack(dense, kept)
     rows, columns = dense.shape
     codes = positions.reshape(rows, columns // 16, 8)
-    meta = sum(codes[..., i] << 2 * i for i in range(8)).to(torch.int16)
+    meta = (codes << torch.arange(0, 16, 2, device=codes.device)).sum(-1).to(torch.int16)
     offsets = _calculate_meta_reordering_scatter_offsets(rows, columns // 16, torch.int16, dense.device)
     reordered = meta.new_empty(meta.numel()).scatter_(0, offsets.view(-1), meta.flatten())
     return values, reordered.view(columns // 32, rows, 2).permute(1, 2, 0)
@@ -238,7 +239,7 @@ def _multiplied(values: Tensor, meta: Tensor, dense: Tensor) -> Tensor:
         _refuse(f"Expected mat1 argument to have {dense.shape[0] // 2} columns, but got {values.shape[1]}")
     if meta.dim() == 3:  # as _sparse_semi_structured_tile lays it out
         meta = meta.permute(2, 0, 1).reshape(values.shape[0], -1)
-    unpacked = sparse_semi_structured_to_dense_cutlass(values.contiguous(), meta.contiguous())
+    unpacked: Tensor = sparse_semi_structured_to_dense_cutlass(values.contiguous(), meta.contiguous())
     exact = torch.float64 if dense.dtype is torch.int8 else torch.float32
     return unpacked.to(exact) @ dense.to(exact)
 
