@@ -113,8 +113,8 @@ class Carrier:
         """Return whether :meth:`defer` and :meth:`observe` act: the order of streams is checked, or changed."""
         return False
 
-    def defer(self, group: Group, call: Callable[[], Any], accesses: Accesses) -> Any:
-        """Return the work of a call that runs later, or nothing if it has to run at once."""
+    def defer(self, group: Group, call: Callable[..., Any], handed: Sequence[Any], accesses: Accesses) -> Any:
+        """Return the work of a call with arguments that runs later, or nothing if it has to run at once."""
         return None
 
     def observe(self, group: Group, work: Any, accesses: Accesses) -> None:

@@ -13,9 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from .carriers import Accesses, Aliased, Call, Group
 
@@ -128,17 +130,20 @@ class Deferring(Aliased):
         step.made = call
         return None
 
-    def defer(self, group: Group, call: Callable[[], Any], accesses: Accesses) -> Any:
+    def defer(self, group: Group, call: Callable[..., Any], handed: Sequence[Any], accesses: Accesses) -> Any:
         """Return the work of a call that runs later, or nothing if it has to run at once."""
         if not self.native.may_run_later():
             return None
         if accesses.given:
             try:
                 with self.during(_Checked):
-                    call()
+                    call(*handed)
             except _Checked:
                 pass
-        step = Deferred(self, call, accesses)
+        # The program may resize storages meanwhile, as FSDP does.
+        borrowed = iter(self.native.borrow_tensors(accesses.given))
+        later: list[Any] = tree_map_only(torch.Tensor, lambda _: next(borrowed), list(handed))
+        step = Deferred(self, partial(call, *later), accesses)
         if group.coalesced is None:
             return self._issue(group, [step])
         group.coalesced.append(step)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -123,14 +122,13 @@ def _accesses(call: Call, handed: Sequence[Any], options: tuple[Any, ...], rank:
 
 def _call(backend: ProcessGroupNCCL, call: Call, handed: Sequence[Any], options: tuple[Any, ...]) -> Any:
     """Call a method of the backend, at once or later."""
-    begin = partial(getattr(backend, call.method), *handed, *options)
-    carrier = backend.carrier
+    method, carrier = getattr(backend, call.method), backend.carrier
     if not carrier.is_observed():
-        return begin()
+        return method(*handed, *options)
     accesses = _accesses(call, handed, options, backend.rank())
-    work = carrier.defer(backend, begin, accesses)
+    work = carrier.defer(backend, method, [*handed, *options], accesses)
     if work is None:
-        work = begin()
+        work = method(*handed, *options)
         carrier.observe(backend, work, accesses)
     return work
 

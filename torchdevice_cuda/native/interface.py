@@ -163,6 +163,9 @@ class Native(NativeMemory, Device, Protocol):
     def alias_tensors(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return CPU tensors over the same memory, for a collective; observers do not see that they are read."""
 
+    def borrow_tensors(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return device tensors over the memory that tensors have now, which do not keep it alive."""
+
     def is_observed(self) -> bool:
         """Return whether the order of work is checked or changed, so that observers see collectives."""
 

@@ -280,6 +280,7 @@ _PARTS: dict[str, dict[str, Part]] = {
                 "time_collectives",
                 "count_coalescing",
                 "alias_tensors",
+                "borrow_tensors",
                 "is_observed",
                 "observe_collective",
                 "may_run_later",

@@ -76,6 +76,16 @@ Tensors alias_tensors(const Tensors& tensors) {
   return out;
 }
 
+// Return device tensors over the same memory, as a kernel gets pointers: the program may free it or resize the
+// storages.
+Tensors borrow_tensors(const Tensors& tensors) {
+  NonOwningTensors non_owning;
+  Tensors out;
+  out.reserve(tensors.size());
+  for (const auto& t : tensors) out.push_back(non_owning.tensor(t));
+  return out;
+}
+
 // ---- all_reduce ----------------------------------------------------------------------------------------------------
 
 // Number of groups that coalesce calls into one work, which Python does.
@@ -169,6 +179,7 @@ void bind_collectives(py::module_& m) {
       "observe_collective", &observe_collective, py::arg("work"), py::arg("device"), py::arg("stream"),
       py::arg("written"), py::arg("read"), py::arg("blocks_host"), py::call_guard<py::gil_scoped_release>());
   m.def("alias_tensors", &alias_tensors, py::arg("tensors"), py::call_guard<py::gil_scoped_release>());
+  m.def("borrow_tensors", &borrow_tensors, py::arg("tensors"), py::call_guard<py::gil_scoped_release>());
   m.def("is_observed", &is_observed);
   m.def("count_pending_collectives", &count_pending, py::call_guard<py::gil_scoped_release>());
   m.def("use_quick_allreduce", &use_quick_allreduce, py::arg("slow"));
