@@ -3,7 +3,7 @@
 import torch
 
 SOURCE = """
-extern "C" __global__ void scale(const float* x, float* y, float factor, int n) {
+extern "C" __global__ void scale(const float* x, float* y, int factor, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = factor * x[i];
 }
@@ -18,7 +18,7 @@ for i in range(3):
     x.add_(i + 1)
     side.wait_stream(torch.cuda.current_stream())  # sync
     with torch.cuda.stream(side):
-        scale((n // 256, 1, 1), (256, 1, 1), (x, y, 3.0, n))
+        scale((n // 256, 1, 1), (256, 1, 1), (x, y, 3, n))
     torch.cuda.current_stream().wait_stream(side)  # sync
     sums.append(y.sum())
 print([s.item() for s in sums])

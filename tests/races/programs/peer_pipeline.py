@@ -12,11 +12,10 @@ for i in range(4):
     x = torch.full((1 << 14,), float(i), device=first) * weights[0]
     sending.wait_stream(torch.cuda.current_stream(first))  # sync
     received = torch.empty(1 << 14, device=last)
-    arriving = torch.cuda.current_stream(last)
+    computing.wait_stream(torch.cuda.current_stream(last))
     with torch.cuda.stream(sending):
         received.copy_(x, non_blocking=True)
         x.record_stream(sending)
-    computing.wait_stream(arriving)
     computing.wait_stream(sending)  # sync
     with torch.cuda.stream(computing):
         sums.append((received + weights[1]).sum())

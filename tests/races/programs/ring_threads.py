@@ -34,4 +34,5 @@ with torch.cuda.stream(mine):
         sums.append(ring[number].sum())
         free.put((number, mine.record_event()))
 thread.join()
+mine.synchronize()
 print([s.item() for s in sums])
