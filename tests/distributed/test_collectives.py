@@ -29,6 +29,7 @@ _FEW = (torch.float32, torch.bool)
     ("where", "size", "dtypes"),
     [
         pytest.param(TWO, 2, EVERY, marks=TWO.marks, id="virtual"),
+        pytest.param(TWO.with_settings(streams=1), 2, EVERY, marks=TWO.marks, id="deferred"),
         pytest.param(CPU, 2, _FEW, id="cpu"),
         pytest.param(MPS_FAITHFUL, 2, _FEW, marks=MPS_FAITHFUL.marks, id="mps"),
         pytest.param(VIRTUAL.with_settings(devices=3), 3, EVERY, marks=[*TWO.marks, pytest.mark.slow], id="virtual 3"),

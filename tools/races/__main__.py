@@ -2,6 +2,7 @@
 
 python tools/races check                    # which mutants --check-streams reports; no original may be
 python tools/races check side_stream offload
+python tools/races check --resume FILE      # keep answers in a file, and ask only for those that it lacks
 python tools/races record --runs 1000       # on a machine with a CUDA GPU: how often each mutant shows
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import dataclasses
+import functools
 import json
 import re
 import subprocess
@@ -25,7 +27,7 @@ sys.path.append(str(HERE.parent))
 
 from races.mutants import Program, list_mutants, list_originals  # noqa: E402
 
-VIRTUAL = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual"]
+VIRTUAL = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual", "--devices", "2"]
 
 
 def run(program: Program, launcher: list[str], *options: str, seconds: float = 600) -> dict[str, int]:
@@ -67,39 +69,55 @@ def record(to: Path, runs: int) -> None:
 class Answer:
     """What becomes of a program."""
 
-    program: Program
+    name: str
     finding: str  # of the detector; empty: none
     differing: int  # seeds with another output than the original's
     crash: str = ""
 
 
+@functools.cache
+def find_right(path: Path) -> str:
+    """Return what a whole program prints."""
+    return next(iter(run(Program(path), VIRTUAL)))
+
+
 def ask(program: Program, seeds: int) -> Answer:
     """Run a program with the detector, and with each seed."""
-    original = Program(program.path)
     checked = next(iter(run(program, [*VIRTUAL, "--check-streams", "error"])))
-    right = next(iter(run(original, VIRTUAL)))
+    right = find_right(program.path)
     outputs = run(program, [*VIRTUAL, "--streams", "adversarial"], "--seeds", str(seeds))
     crash = next((text for text in (checked, right, *outputs) if text.startswith("exit status")), "")
     finding = checked if "StreamRaceError" in checked else ""
-    return Answer(program, finding, sum(count for text, count in outputs.items() if text != right), crash)
+    return Answer(program.name, finding, sum(count for text, count in outputs.items() if text != right), crash)
 
 
-def check(programs: list[Program], seeds: int, jobs: int) -> bool:
+def read_answers(path: Path | None) -> dict[str, Answer]:
+    """Return the answers in a file, by name."""
+    lines = path.read_text().splitlines() if path and path.exists() else []
+    return {answer.name: answer for answer in (Answer(**json.loads(line)) for line in lines)}
+
+
+def check(programs: list[Program], seeds: int, jobs: int, kept: Path | None) -> bool:
     """Print a table of what the detector and the seeds show; return whether the originals show nothing."""
     recorded = json.loads(RECORD.read_text())["programs"]
+    known = read_answers(kept)
     print(f"{'program':24} {'on a GPU':>14}  {'reported':8} {'seeds':>6}  removed line")
     answers = []
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for answer in pool.map(lambda program: ask(program, seeds), programs):
-            answers.append(answer)
-            program = answer.program
-            gpu = f"{recorded[program.name]['differing']} of {recorded[program.name]['runs']}"
+        asked = pool.map(lambda program: known.get(program.name) or ask(program, seeds), programs)
+        for program, answer in zip(programs, asked, strict=True):
+            answers.append((program, answer))
+            if kept and answer.name not in known:
+                with kept.open("a") as file:
+                    file.write(json.dumps(dataclasses.asdict(answer)) + "\n")
+            runs = recorded.get(program.name)
+            gpu = f"{runs['differing']} of {runs['runs']}" if runs else ""
             reported = "yes" if answer.finding else "no"
             print(f"{program.name:24} {gpu:>14}  {reported:8} {answer.differing:6}  {program.removed_text}", flush=True)
             if answer.crash or (answer.finding and not program.removed):
                 print(answer.crash or answer.finding)
-    wrong = [answer for answer in answers if answer.program.removed]
-    right = [answer for answer in answers if not answer.program.removed]
+    wrong = [answer for program, answer in answers if program.removed]
+    right = [answer for program, answer in answers if not program.removed]
     for title, group in (("mutants", wrong), ("originals", right)):
         found, shown = sum(bool(a.finding) for a in group), sum(a.differing > 0 for a in group)
         print(f"{len(group)} {title}: {found} reported, {shown} shown by other results within {seeds} seeds")
@@ -117,12 +135,16 @@ def main() -> None:
     checker.add_argument("names", nargs="*", metavar="PROGRAM")
     checker.add_argument("--seeds", type=int, default=20)
     checker.add_argument("--originals", action="store_true", help="no mutants")
+    checker.add_argument("--resume", type=Path, metavar="FILE", help="answers of an earlier call, to which to add")
     checker.add_argument("--jobs", type=int, default=1, help="processes at a time")
     arguments = parser.parse_args()
     if arguments.command == "record":
         record(arguments.to, arguments.runs)
     elif not check(
-        [p for p in choose(arguments.names) if not (arguments.originals and p.removed)], arguments.seeds, arguments.jobs
+        [p for p in choose(arguments.names) if not (arguments.originals and p.removed)],
+        arguments.seeds,
+        arguments.jobs,
+        arguments.resume,
     ):
         sys.exit(1)
 

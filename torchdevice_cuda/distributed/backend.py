@@ -177,13 +177,14 @@ class ProcessGroupNCCL(Communicator):
         output, given = rules.real(rules.only(outputs), kind), [rules.real(one, kind) for one in inputs[-1]]
         rules.check(output)
         self._check_reduced([output, *given], opts)
+        is_even = _same_sizes(given)
+        if not is_even and given[self.rank()].numel() != output.numel():
+            raise ValueError("Tensor input and output of _reduce_oop must have the same number of elements ")
         lent, brought = self.carrier.lend([output]), self.carrier.lend(given)
         self.check_numbers(*brought)
-        if _same_sizes(given):
+        if is_even:
             parts, step = self._scatter_reduced(lent[0], torch.cat([one.reshape(-1) for one in brought]), opts)
             return self.work(parts, [output], lent, step)
-        if given[self.rank()].numel() != output.numel():
-            raise ValueError("Tensor input and output of _reduce_oop must have the same number of elements ")
         asked = [Reduction(one.contiguous(), opts.reduceOp, self.size(), apart=True) for one in brought]
         parts = [part for root, one in enumerate(asked) for part in self._gloo_reduce(one, root, opts, len(asked))]
 
@@ -215,12 +216,17 @@ class ProcessGroupNCCL(Communicator):
         opts = opts or AllgatherOptions()
         tensor, wanted = rules.only(inputs), list(outputs[-1])
         self.check(tensor)
+        is_even = _same_sizes(wanted)
+        if not is_even and wanted[self.rank()].numel() != tensor.numel():
+            raise ValueError("Tensor input and output of _broadcast_oop must have the same number of elements ")
+        if not is_even:
+            rules.check(*wanted)
+        elif wanted[0].numel() != tensor.numel() or len(wanted) != self.size():
+            raise RuntimeError("output tensors must be as many as there are ranks, each as large as the input tensor")
         lent, given = self.carrier.lend(wanted), self.carrier.lend([tensor])[0]
         self.check_numbers(given)
-        if not _same_sizes(wanted):
+        if not is_even:
             return self._gather_uneven(wanted, lent, given, opts)
-        if wanted[0].numel() != tensor.numel() or len(wanted) != self.size():
-            raise RuntimeError("output tensors must be as many as there are ranks, each as large as the input tensor")
         # Copy into the outputs: they may have another dtype, or gaps.
         room = _new_empty(given, self.size() * given.numel())
 
@@ -231,11 +237,7 @@ class ProcessGroupNCCL(Communicator):
         return self.work(self._gloo_gather(room, given, opts), wanted, lent, put)
 
     def _gather_uneven(self, wanted: Tensors, lent: list[torch.Tensor], given: torch.Tensor, opts: Any) -> Any:
-        mine = lent[self.rank()]
-        if mine.numel() != given.numel():
-            raise ValueError("Tensor input and output of _broadcast_oop must have the same number of elements ")
-        rules.check(*lent)
-        flat(mine).copy_(flat(given))
+        flat(lent[self.rank()]).copy_(flat(given))
         parts = [part for root, one in enumerate(lent) for part in self._gloo_broadcast(one, root, opts, len(lent))]
         return self.work(parts, wanted, lent)
 

@@ -7,11 +7,12 @@ when the host is done: it writes the lent tensors.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
@@ -27,6 +28,8 @@ Tensors = Sequence[torch.Tensor]
 #: torch's own methods, which are never redirected.
 _to, _copy, _detach = (getattr(torch._C.TensorBase, name) for name in ("to", "copy_", "detach"))
 _CPU = torch.device("cpu")
+#: The numbers of streams that process groups use.
+_streams = itertools.count()
 
 
 def _settled(work: Work) -> bool:
@@ -52,6 +55,28 @@ class Call(NamedTuple):
     agreement: CollectiveFingerprints | None = None
 
 
+class Group(Protocol):
+    """The state of a process group that carriers need."""
+
+    agreement: CollectiveFingerprints | None
+    #: what was called since coalescing began
+    coalesced: list[Any] | None
+    #: the numbers of its streams: that of collectives, and those for each other rank
+    streams: dict[int | None, int]
+
+
+class Accesses(NamedTuple):
+    """The program's tensors that a call accesses."""
+
+    given: Tensors
+    #: those that its work shows as results
+    outputs: Tensors
+    written: Tensors
+    read: Tensors
+    #: the other rank of a send or receive
+    peer: int | None
+
+
 class Carrier:
     """The carrier between accelerator and host, on a device without a compiled part."""
 
@@ -62,6 +87,9 @@ class Carrier:
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
         """Return the tensors for the host; autograd does not record the host's operations on them."""
         raise NotImplementedError
+
+    def wait_to_read(self, tensors: Tensors) -> None:
+        """Wait until the host can read tensors, where work of their stream runs later."""
 
     def coalesce(self, change: int) -> None:
         """Add to the number of groups whose calls all go through Python."""
@@ -80,6 +108,25 @@ class Carrier:
     def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
         """Return the work of a call with these tensors, as part of the graph if its stream is capturing."""
         return call()
+
+    def is_observed(self) -> bool:
+        """Return whether :meth:`defer` and :meth:`observe` act: the order of streams is checked, or changed."""
+        return False
+
+    def defer(self, group: Group, call: Callable[..., Any], handed: Sequence[Any], accesses: Accesses) -> Any:
+        """Return the work of a call with arguments that runs later, or nothing if it has to run at once."""
+        return None
+
+    def observe(self, group: Group, work: Any, accesses: Accesses) -> None:
+        """Report what a new work accesses."""
+
+    def is_within_call(self) -> bool:
+        """Return whether this thread runs a call that was issued before."""
+        return False
+
+    def join(self, group: Group, works: list[Any]) -> Any:
+        """Return one work for all works since coalescing began."""
+        return works[0] if len(works) == 1 else self.work(Call(works, arrives=True, agreement=group.agreement))
 
     def work(self, call: Call) -> Work:
         """Return work that is done when all parts are and ``finish`` has run; then the outputs have the lent values.
@@ -115,12 +162,16 @@ class Aliased(Carrier):
 
     def __init__(self, native: Native) -> None:
         super().__init__()
-        self._aliases = torch.ops.hostdevice_cuda.to_cpu.default
         self.native = native
 
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
         """Return CPU tensors over the same memory, which they keep alive."""
-        return self._aliases(tensors)  # type: ignore[no-any-return]
+        return self.native.alias_tensors(tensors)
+
+    def wait_to_read(self, tensors: Tensors) -> None:
+        """Report the current stream's read."""
+        if self.native.is_observed():
+            torch.ops.hostdevice_cuda.to_cpu.default(tensors)
 
     def coalesce(self, change: int) -> None:
         """Let Python handle all calls meanwhile."""
@@ -165,6 +216,31 @@ class Aliased(Carrier):
         group = 0 if call.agreement is None else call.agreement.group
         made: Work = self.native.carried_work(call.parts, call.outputs, call.finish, group, call.arrives)
         return made
+
+    def is_observed(self) -> bool:
+        """Return whether the compiled part has observers."""
+        return self.native.is_observed()
+
+    def number(self, group: Group, peer: int | None) -> int:
+        """Return the number of the stream for a group's collectives, or for sends to one rank and receives from it."""
+        if peer not in group.streams:
+            group.streams[peer] = next(_streams)
+        return group.streams[peer]
+
+    def find_device(self, tensors: Tensors) -> int:
+        """Return the device of a call with these tensors; a barrier has none."""
+        return tensors[0].get_device() if tensors else self.native.get_device()
+
+    def observe(self, group: Group, work: Any, accesses: Accesses) -> None:
+        """Report accesses to the compiled part's observers."""
+        self.native.observe_collective(
+            work,
+            self.find_device(accesses.given),
+            self.number(group, accesses.peer),
+            accesses.written,
+            accesses.read,
+            not accesses.given,
+        )
 
     def has_pending(self) -> bool:
         """Return whether the compiled part has unfinished work."""

@@ -78,16 +78,17 @@ class Communicator(ProcessGroupGloo):
         self._options = options
         #: A group that compares the ranks' calls before it calls this one, if there is one.
         self.checking: Backend | None = None
-        self._coalesced: list[Any] | None = None
+        self.coalesced: list[Any] | None = None
+        self.streams: dict[int | None, int] = {}
         self._splits = 0
         self._number = next(_numbers)
         self.bound_device_id = device_id
-        self._agreement = agreement.join(own, rank, size, self, keys)
+        self.agreement = agreement.join(own, rank, size, self, keys)
         #: The buffer of a receive that no rank sends to.
         self._nothing = torch.ops.aten.empty.memory_format([1], dtype=torch.uint8, device=torch.device("cpu"))
-        if self._agreement is not None:
-            weakref.finalize(self, self.carrier.watch(self, self._agreement))
-            watchdog.watch(self, self._agreement)
+        if self.agreement is not None:
+            weakref.finalize(self, self.carrier.watch(self, self.agreement))
+            watchdog.watch(self, self.agreement)
         self._unchecked: weakref.finalize[Any, Communicator] | None = None
         self._set_enable_nan_check(read.checks_nan)
         if read.times:
@@ -195,29 +196,27 @@ class Communicator(ProcessGroupGloo):
 
     # ----------------------------------------------------------------- coalescing
     def _start_coalescing(self) -> None:
-        self._coalesced = []
+        self.coalesced = []
         self.carrier.coalesce(1)
 
     def _end_coalescing(self) -> Any:
         """Return one work for all calls since coalescing began."""
-        if self._coalesced is not None:
+        if self.coalesced is not None:
             self.carrier.coalesce(-1)
-        parts, self._coalesced = self._coalesced or [], None
-        if len(parts) == 1:
-            return parts[0]
-        return self.carrier.work(Call(parts, arrives=True, agreement=self._agreement))
+        works, self.coalesced = self.coalesced or [], None
+        return self.carrier.join(self, works)
 
     # --------------------------------------------------------------- of every call
     def work(self, *call: Any, arrives: bool = False) -> Any:
         """Return work for the program, from the host's work: the members of a ``carriers.Call``."""
-        work = self.carrier.work(Call(*call)._replace(arrives=arrives, agreement=self._agreement))
-        if self._coalesced is not None:
-            self._coalesced.append(work)
+        work = self.carrier.work(Call(*call)._replace(arrives=arrives, agreement=self.agreement))
+        if self.coalesced is not None and not self.carrier.is_within_call():
+            self.coalesced.append(work)
         return work
 
     def complete(self, work: Any) -> None:
         """Wait for the work of a synchronous call, if the program's wait would be Gloo's own."""
-        self.carrier.complete(work, self._agreement)
+        self.carrier.complete(work, self.agreement)
 
     def close_connections(self) -> None:
         """Fail all pending calls, here and on the other ranks."""
@@ -227,28 +226,28 @@ class Communicator(ProcessGroupGloo):
 
     def reduces(self, kind: Kind, asked: Reduction, root: int | None = None, tensors: int = 1) -> None:
         """Raise if another rank's call differs; the host is about to reduce one of several tensors."""
-        if self._agreement is not None and self.checking is None:
-            self._agreement.reduces(kind, asked.dtype, asked.buffer.numel(), asked.number, root, tensors)
+        if self.agreement is not None and self.checking is None:
+            self.agreement.reduces(kind, asked.dtype, asked.buffer.numel(), asked.number, root, tensors)
 
     def moves(self, kind: Kind, count: int = 0, root: int | None = None, tensors: int = 1) -> None:
         """Raise if another rank's call differs; the host is about to move this many bytes."""
-        if self._agreement is not None and self.checking is None:
-            self._agreement.moves(kind, count, root, tensors)
+        if self.agreement is not None and self.checking is None:
+            self.agreement.moves(kind, count, root, tensors)
 
     def sends(self, to: int, count: int) -> None:
         """Raise if the other rank expects something else; the host is about to send bytes to it."""
-        if self._agreement is not None and self.checking is None and to != self.rank():
-            self._agreement.sends(to, count)
+        if self.agreement is not None and self.checking is None and to != self.rank():
+            self.agreement.sends(to, count)
 
     def wants(self, source: int, count: int) -> None:
         """Raise if the other rank sends something else; the host is about to receive bytes from it."""
-        if self._agreement is not None and self.checking is None and source != self.rank():
-            self._agreement.wants(source, count)
+        if self.agreement is not None and self.checking is None and source != self.rank():
+            self.agreement.wants(source, count)
 
     def fail(self, text: str) -> None:
         """Raise an error of this rank's arguments, also on the other ranks."""
-        if self._agreement is not None:
-            self._agreement.fail(text)
+        if self.agreement is not None:
+            self.agreement.fail(text)
         raise RuntimeError(text)
 
     def check_numbers(self, *tensors: torch.Tensor) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._C import _distributed_c10d as c10d
@@ -18,7 +18,10 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .._compat import knows_dispatch_key, reduction_number
 from . import carriers, groups
-from .carriers import Aliased, Carrier
+from .carriers import Accesses, Aliased, Carrier
+
+if TYPE_CHECKING:
+    from .backend import ProcessGroupNCCL
 
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
 _Kind: Any = ReduceOp.RedOpType
@@ -35,13 +38,15 @@ class Call(NamedTuple):
     #: whether it writes, and whether it waits for a call of one other process
     writes: bool = True
     arrives: bool = False
+    #: the ranks whose first argument it writes, if not all: the root's, or that of the other ranks
+    writes_on: str = ""
 
 
 _CALLS = {
     "allreduce_": Call("allreduce", ("tensors",), "AllreduceOptions"),
     "allreduce_coalesced_": Call("allreduce_coalesced", ("tensors",), "AllreduceCoalescedOptions"),
-    "broadcast_": Call("broadcast", ("tensors",), "BroadcastOptions"),
-    "reduce_": Call("reduce", ("tensors",), "ReduceOptions"),
+    "broadcast_": Call("broadcast", ("tensors",), "BroadcastOptions", writes_on="others"),
+    "reduce_": Call("reduce", ("tensors",), "ReduceOptions", writes_on="root"),
     "allgather_": Call("allgather", ("output_tensors", "input_tensors"), "AllgatherOptions"),
     "_allgather_base_": Call("_allgather_base", ("output_tensor", "input_tensor"), "AllgatherOptions"),
     "allgather_coalesced_": Call("allgather_coalesced", ("output_lists", "input_list"), "AllgatherOptions"),
@@ -86,6 +91,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 def _plain(backend: Any, call: Call, args: Sequence[Any], options: tuple[Any, ...], carrier: Carrier) -> Any:
     """Call another backend, such as Gloo's, on the accelerator's tensors: its own rules hold."""
     given = _tensors(list(args))
+    carrier.wait_to_read(given)
     lent = carrier.lend(given)
     brought = [one.contiguous() if one.layout is torch.strided else one for one in lent]
     known = iter(brought)
@@ -102,6 +108,29 @@ def _plain(backend: Any, call: Call, args: Sequence[Any], options: tuple[Any, ..
 
     moved = any(target is not source for target, source in zip(lent[:count], brought, strict=False))
     return carrier.work(carriers.Call(parts, given[:count], lent[:count], back if moved else None, call.arrives))
+
+
+def _accesses(call: Call, handed: Sequence[Any], options: tuple[Any, ...], rank: int) -> Accesses:
+    first, *others = [_tensors(one) for one in handed] or [[]]
+    given = [tensor for one in (first, *others) for tensor in one]
+    outputs = first if call.writes else []
+    is_written = not call.writes_on or (options[0].rootRank == rank) == (call.writes_on == "root")
+    written = outputs if is_written else []
+    read = [tensor for tensor in given if not any(tensor is one for one in written)]
+    return Accesses(given, outputs, written, read, handed[1] if call.arrives else None)
+
+
+def _call(backend: ProcessGroupNCCL, call: Call, handed: Sequence[Any], options: tuple[Any, ...]) -> Any:
+    """Call a method of the backend, at once or later."""
+    method, carrier = getattr(backend, call.method), backend.carrier
+    if not carrier.is_observed():
+        return method(*handed, *options)
+    accesses = _accesses(call, handed, options, backend.rank())
+    work = carrier.defer(backend, method, [*handed, *options], accesses)
+    if work is None:
+        work = method(*handed, *options)
+        carrier.observe(backend, work, accesses)
+    return work
 
 
 def kernel(name: str, device: torch.device, carrier: Carrier, left: Left) -> Callable[..., Any]:
@@ -143,7 +172,7 @@ def kernel(name: str, device: torch.device, carrier: Carrier, left: Left) -> Cal
 
         def begin() -> Any:
             if backend is not None:
-                return getattr(backend, call.method)(*handed, *options)
+                return _call(backend, call, handed, options)
             return _plain(group._get_backend(device), call, handed, options, carrier)
 
         work = carrier.begin(_tensors(handed), begin) if carrier.captures() else begin()

@@ -160,6 +160,47 @@ class Native(NativeMemory, Device, Protocol):
         ``group`` is the result of :meth:`watch_group`, or 0; ``arrives``: it waits for a call of one other rank.
         """
 
+    def alias_tensors(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return CPU tensors over the same memory, for a collective; observers do not see that they are read."""
+
+    def borrow_tensors(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return device tensors over the memory that tensors have now, which do not keep it alive."""
+
+    def is_observed(self) -> bool:
+        """Return whether the order of work is checked or changed, so that observers see collectives."""
+
+    def observe_collective(
+        self,
+        work: Any,
+        device: int,
+        stream: int,
+        written: Sequence[torch.Tensor],
+        read: Sequence[torch.Tensor],
+        blocks_host: bool,
+    ) -> None:
+        """Report the accesses of a work that was just made to observers, on a device's numbered stream for them.
+
+        ``blocks_host``: a wait for it makes the host wait.
+        """
+
+    def may_run_later(self) -> bool:
+        """Return whether work runs later than it is issued, here and now."""
+
+    def defer_collective(
+        self,
+        device: int,
+        stream: int,
+        outputs: Sequence[torch.Tensor],
+        written: Sequence[torch.Tensor],
+        read: Sequence[torch.Tensor],
+        begin: Callable[[], None],
+        has_come: Callable[[], bool],
+        wait: Callable[[], None],
+        finish: Callable[[], None],
+        blocks_host: bool,
+    ) -> Any:
+        """Return work that runs later, on a device's numbered stream: ``begin``, then ``finish`` when data has come."""
+
     def count_pending_collectives(self) -> int:
         """Count the collectives of all ranks that were begun and are not done."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...native.deferral import end_deferral
 from ...native.interface import Native
 from ..errors import cuda_error, invalid_ordinal
 from ..streams import DEFAULT_STREAM, LEAST_PRIORITY, EventState, Streams, StreamState
@@ -70,7 +69,6 @@ class NativeStreams(Streams):
         return EventState(timing, native=self._native.Event())
 
     def interprocess_event(self, timing: bool) -> EventState:
-        end_deferral(self._native)
         return EventState(timing, native=self._native.Event(interprocess=True))
 
     def event_name(self, event: EventState) -> bytes:
@@ -80,7 +78,6 @@ class NativeStreams(Streams):
 
     def open_event(self, name: bytes, device: int) -> EventState:
         """Return another process's event: its time is in shared memory, on a clock that both processes have."""
-        end_deferral(self._native)
         native = self._native.Event.open(name)
         if isinstance(native, int):
             raise cuda_error(native)
@@ -95,8 +92,18 @@ class NativeStreams(Streams):
         self.create_event(event, device)
         if event.device != device:
             raise RuntimeError(f"Event device {event.device} does not match recording stream's device {device}.")
+        if event.native.name:
+            self._run_earlier_work(stream_id, device)
         event.native.record(device, stream_id, event.external)
         event.recorded = True
+
+    def _run_earlier_work(self, stream_id: int, device: int) -> None:
+        """Run what was issued to a stream and runs later: another process sees only when the event is recorded."""
+        current = self._native.stream_set(device, stream_id)
+        try:
+            self._native.run_other_work(device)
+        finally:
+            self._native.stream_set(device, current)
 
     def wait(self, event: EventState, stream_id: int, device: int) -> None:
         event.native.block(self._valid(device), stream_id, event.external)

@@ -125,6 +125,10 @@ def _carrier(context: Context) -> Carrier:
         return Carrier()
     if Trait.HOST_MEMORY not in context.traits:
         return Copied()
+    if context.driver.native is not None and context.settings.streams is not None:
+        from ...distributed.deferral import Deferring
+
+        return Deferring(context.driver.native)
     if context.driver.native is not None:
         return Aliased(context.driver.native)
     made = Same()

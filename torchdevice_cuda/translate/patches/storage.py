@@ -11,7 +11,6 @@ from torch import storage as module
 
 from ...drivers.errors import cuda_error
 from ...drivers.traits import NONE, Trait
-from ...native.deferral import end_deferral
 from ..core.context import Context
 from ..core.disguise import CPU, CUDA, as_program, masked
 from ..core.registry import patch
@@ -158,12 +157,12 @@ def between_processes(context: Context) -> None:
     send, receive, release = native.send_storage, native.receive_storage, native.release_counter
 
     def _share_cuda_(self: Any) -> tuple[Any, ...]:
-        end_deferral(native)
+        # The receiver's stream waits for this one. This reports to what orders or checks work that the memory is read.
+        torch.ops.hostdevice_cuda.to_cpu.default([torch.empty(0, dtype=torch.uint8, device=self.device).set_(self)])
         return send(self._cdata)
 
     def _new_shared_cuda(*args: Any) -> Any:
         _check(args, _SENT, "_new_shared")
-        end_deferral(native)
         made = receive(*args)
         if isinstance(made, int):
             raise cuda_error(made)

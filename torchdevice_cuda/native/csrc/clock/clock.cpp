@@ -173,7 +173,7 @@ void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack)
 }
 
 // Kernels of other code: there is no prediction, so that the time that they took here is left out.
-void run_kernel(StreamState& stream, const char* name, std::function<void()> run) {
+void run_kernel(StreamState& stream, const char* name, std::function<void()> run, Arrival) {
   const bool is_graph = name == std::string_view("cudaGraphLaunch");
   if (!is_graph) g_report(name);
   {

@@ -137,9 +137,10 @@ void issue_call(
     Arguments arguments, const Stack& results, CapturedAllocations allocations) {
   const auto node = std::make_shared<const Node>(op, f, keys, index, arguments, results, std::move(allocations));
   count(op, &DeferralCounts::deferred);
-  schedule().issue(get_current_stream(index), {op.schema().name(), [node, op] {
-                                                 if (!node->replay()) count(op, &DeferralCounts::relaid);
-                                               }});
+  const auto run = [node, op] {
+    if (!node->replay()) count(op, &DeferralCounts::relaid);
+  };
+  schedule().issue(get_current_stream(index), {op.schema().name(), run, {}});
 }
 
 // Issue a call, and replace its arguments by its results. Return false if it cannot be deferred.
@@ -221,7 +222,8 @@ class DeferralObserver final : public StreamObserver {
     synchronize(event);
   }
   void run_work(const StreamState& stream, const char*, const std::vector<ObservedAccess>&) override {
-    if (is_outside()) schedule().run_before_next(stream);
+    // Collectives are issued themselves.
+    if (is_outside() && !is_collective_stream(stream.id)) schedule().run_before_next(stream);
   }
   void begin_capture(const StreamState&) override {
     if (is_outside()) schedule().run_all(-1);
@@ -258,8 +260,8 @@ void start_deferral(uint64_t seed) {
   // Elements that an earlier run of the program has left would hide that this run reads memory too early.
   empty_cache();
   host_empty_cache();
-  g_defer.store([](StreamState& stream, const char* name, std::function<void()> work) {
-    schedule().issue(stream, {name, std::move(work)});
+  g_defer.store([](StreamState& stream, const char* name, std::function<void()> work, Arrival arrival) {
+    schedule().issue(stream, {name, std::move(work), std::move(arrival)});
   });
   const std::lock_guard<std::mutex> lock(counts().mutex);
   counts().by_operator.clear();

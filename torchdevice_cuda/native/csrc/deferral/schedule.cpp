@@ -5,6 +5,7 @@
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "runtime/activities.h"
@@ -20,6 +21,9 @@ namespace {
 constexpr size_t kMostWaiting = 10'000;
 // How often a stream that has run a piece of work gets another priority, where it does at all.
 constexpr double kChange = 1.0 / 16;
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kIdle{1000}, kTick{20};
 
 // Run work as a kernel runs: without what the thread that waits for it has set up for its own calls.
 void run_on_stream(const StreamState& stream, const DeferredWork& work) {
@@ -109,11 +113,16 @@ void Schedule::issue(StreamState& stream, DeferredWork work) {
   }
   Lock held = lock();
   Queue& queue = queue_of(stream);
+  if (work.arrival.wait) {
+    to_arrive_++;
+    if (!std::exchange(has_thread_, true)) std::thread([this] { run_idle_work(); }).detach();
+  }
   queue.entries.push_back({std::move(work), std::exchange(queue.awaited, {})});
   stream.has_deferred_work.store(true, std::memory_order_release);
   waiting_++;
+  last_ = Clock::now();
   if (queue.priority > host_priority_)
-    run_queue(held, queue);
+    run_queue(held, queue, Arrivals::Left);
   else if (waiting_ > kMostWaiting && !is_running_)
     run_next(held);
 }
@@ -175,30 +184,97 @@ bool Schedule::is_ready(const Queue& queue) {
   return std::all_of(after.begin(), after.end(), [](const Position& p) { return is_done(p); });
 }
 
-void Schedule::run_until(Lock& held, Position position) {
-  if (is_done(position)) return;
-  const WithoutInterpreter released;
-  while (!is_done(position)) {
-    if (is_running_)
-      ended_.wait(held);
-    else
-      run_next(held);
+bool Schedule::needs_arrival(const Queue& queue) {
+  return queue.entries.front().work.arrival.wait && !queue.entries.front().has_arrived;
+}
+
+// Work waits only for what was issued before it, so this ends.
+Schedule::Queue& Schedule::find_awaited(Position position) {
+  for (;;) {
+    const auto& after = position.queue->entries.front().after;
+    const auto next = std::find_if(after.begin(), after.end(), [](const Position& p) { return !is_done(p); });
+    if (next == after.end()) return const_cast<Queue&>(*position.queue);
+    position = *next;
   }
 }
 
-void Schedule::run_queue(Lock& held, Queue& queue) {
-  run_until(held, queue.end());
+void Schedule::run_until(Lock& held, Position position, Arrivals arrivals) {
+  if (is_done(position)) return;
+  const WithoutInterpreter released;
+  while (!is_done(position)) {
+    if (is_running_) {
+      ended_.wait(held);
+    } else if (run_next(held)) {
+      last_ = Clock::now();
+    } else if (arrivals == Arrivals::Awaited) {
+      wait_for_arrival(held, find_awaited(position));
+    } else {
+      return;
+    }
+  }
 }
 
-// Run the next work of the stream with the highest priority among those that need not wait. Work waits only for what
-// was issued before it, so there is always one.
-void Schedule::run_next(Lock& held) {
+void Schedule::run_queue(Lock& held, Queue& queue, Arrivals arrivals) {
+  run_until(held, queue.end(), arrivals);
+}
+
+// Run the next work of the stream with the highest priority among those that need not wait.
+bool Schedule::run_next(Lock& held) {
   Queue* next = nullptr;
   for (auto& [id, queue] : queues_)
-    if (!queue->entries.empty() && is_ready(*queue) && (!next || queue->priority > next->priority)) next = queue.get();
-  TORCH_INTERNAL_ASSERT(next, "all streams wait for each other");
+    if (!queue->entries.empty() && is_ready(*queue) && !needs_arrival(*queue) &&
+        (!next || queue->priority > next->priority))
+      next = queue.get();
+  if (!next) return false;
   run_first_of(held, *next);
   if (change_ > 0 && draw() < change_) next->priority = draw();
+  return true;
+}
+
+// Other threads may run work meanwhile. Ctrl-C throws; an error of the arrival is thrown again by the work itself.
+void Schedule::wait_for_arrival(Lock& held, Queue& queue) {
+  const auto wait = queue.entries.front().work.arrival.wait;
+  const auto number = queue.begun;
+  held.unlock();
+  try {
+    wait();
+  } catch (...) {
+    held.lock();
+    throw;
+  }
+  held.lock();
+  if (queue.begun == number) queue.entries.front().has_arrived = true;
+}
+
+// Note what has arrived since; return whether anything has.
+bool Schedule::note_arrivals(Lock& held) {
+  bool any = false;
+  for (const auto& [id, one] : queues_) {
+    Queue& queue = *one;
+    if (queue.entries.empty() || !is_ready(queue) || !needs_arrival(queue)) continue;
+    const auto has_come = queue.entries.front().work.arrival.has_come;
+    const auto number = queue.begun;
+    held.unlock();
+    const bool is_here = has_come();
+    held.lock();
+    if (!is_here || queue.begun != number) continue;
+    queue.entries.front().has_arrived = any = true;
+  }
+  return any;
+}
+
+void Schedule::run_idle_work() {
+  for (;;) {
+    std::this_thread::sleep_for(kTick);
+    Lock held = lock();
+    if (to_arrive_ == 0 || is_running_ || Clock::now() - last_ < kIdle) continue;
+    // Work may call Python.
+    if (!Py_IsInitialized()) return;
+    do {
+      while (!is_running_ && run_next(held)) {
+      }
+    } while (note_arrivals(held));
+  }
 }
 
 void Schedule::run_first_of(Lock& held, Queue& queue) {
@@ -208,6 +284,7 @@ void Schedule::run_first_of(Lock& held, Queue& queue) {
     queue.entries.pop_front();
     queue.begun++;
     waiting_--;
+    if (entry.work.arrival.wait) to_arrive_--;
     is_running_ = true;
     held.unlock();
     try {

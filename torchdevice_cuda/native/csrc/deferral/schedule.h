@@ -6,12 +6,17 @@
 // priority, which sometimes changes, and so has the host. Work of a stream above the host runs when it is issued.
 //
 // One thread runs work at a time, without the lock: work may call Python, and so may the end of its arguments.
+//
+// Work may need what another process sends. The host waits for that only if what it waits for comes after such work,
+// when there is no other work left: the other process may need results of that. If nothing happens for a second, the
+// host may be waiting for the other process in another way, so a thread runs what can run.
 #pragma once
 
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -26,6 +31,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "operators/recorded.h"
 #include "runtime/ledger.h"
 #include "runtime/streams.h"
 
@@ -35,6 +41,7 @@ namespace hostdevice {
 struct DeferredWork {
   std::string name;
   std::function<void()> run;
+  Arrival arrival;
   Site site = kNoSite;  // the line that issued it, for a report
 };
 
@@ -74,6 +81,7 @@ class Schedule {
   struct Entry {
     DeferredWork work;
     std::vector<Position> after;
+    bool has_arrived = false;
   };
   struct Queue {
     StreamState* stream;
@@ -94,11 +102,19 @@ class Schedule {
     return !position.queue || position.queue->done >= position.count;
   }
   static bool is_ready(const Queue& queue);
+  static bool needs_arrival(const Queue& queue);
+  // Return the queue whose first work has to arrive before the position is reached.
+  static Queue& find_awaited(Position position);
   // These release it while work runs.
-  void run_until(Lock& held, Position position);
-  void run_queue(Lock& held, Queue& queue);
-  void run_next(Lock& held);
+  enum class Arrivals { Awaited, Left };
+  void run_until(Lock& held, Position position, Arrivals arrivals = Arrivals::Awaited);
+  void run_queue(Lock& held, Queue& queue, Arrivals arrivals = Arrivals::Awaited);
+  // Return false if all work waits for arrivals.
+  bool run_next(Lock& held);
   void run_first_of(Lock& held, Queue& queue);
+  void wait_for_arrival(Lock& held, Queue& queue);
+  bool note_arrivals(Lock& held);
+  void run_idle_work();
   double draw_priority(const StreamState& stream);
   double draw();
 
@@ -110,6 +126,9 @@ class Schedule {
   std::map<std::pair<c10::DeviceIndex, c10::StreamId>, std::unique_ptr<Queue>> queues_;
   std::unordered_map<const EventState*, Position> events_;
   size_t waiting_ = 0;  // pieces of work in all queues
+  size_t to_arrive_ = 0;
+  bool has_thread_ = false;
+  std::chrono::steady_clock::time_point last_;  // when work was last issued, or has last run
   uint64_t seed_ = 0;
   std::mt19937_64 random_;
   double host_priority_ = 0, change_ = 0;

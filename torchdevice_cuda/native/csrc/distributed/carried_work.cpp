@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -58,15 +59,21 @@ class CarriedWork final : public c10d::Work {
         finish_(std::move(finish)),
         agreement_(std::move(agreement)),
         is_point_to_point_(is_point_to_point),
-        timed_(g_timed.load()),
-        observed_(outputs_) {
+        timed_(g_timed.load()) {
     if (timed_) start_ = Clock::now();
   }
 
   bool isCompleted() override {
     const bool done = release_if_done();
-    if (done) observed_.note_completion();
+    if (done && observed_) observed_->note_completion();
     return done;
+  }
+
+  void observe(
+      StreamState& stream, const std::vector<at::Tensor>& written, const std::vector<at::Tensor>& read,
+      bool blocks_host) {
+    blocks_host_ = blocks_host;
+    observed_ = std::make_unique<ObservedWork>(stream, written, read);
   }
 
   // Return whether it is done; then it no longer counts as pending.
@@ -106,7 +113,8 @@ class CarriedWork final : public c10d::Work {
       rethrow();
     }
     forget(kept);
-    observed_.block_current_stream();
+    if (observed_) observed_->block_current_stream();
+    if (blocks_host_) observed_->synchronize();
     return true;
   }
 
@@ -221,7 +229,7 @@ class CarriedWork final : public c10d::Work {
     }
     forget(kept);
     // Those who wait for the future wait for the streams that are current here.
-    observed_.block_current_stream();
+    if (observed_) observed_->block_current_stream();
     future->markCompleted(outputs_);
   }
 
@@ -254,7 +262,8 @@ class CarriedWork final : public c10d::Work {
   const AgreementPtr agreement_;
   const bool is_point_to_point_;
   const bool timed_;
-  const ObservedWork observed_;
+  std::unique_ptr<const ObservedWork> observed_;
+  bool blocks_host_ = false;
   Clock::time_point start_;
   std::atomic<int64_t> ended_{0};
   std::once_flag finished_;
@@ -281,8 +290,19 @@ WorkPtr make_carried_work(
   return work;
 }
 
+void observe_work(
+    const WorkPtr& work, StreamState& stream, const std::vector<at::Tensor>& written,
+    const std::vector<at::Tensor>& read, bool blocks_host) {
+  auto* carried = dynamic_cast<CarriedWork*>(work.get());
+  if (carried) carried->observe(stream, written, read, blocks_host);
+}
+
 void time_works(bool on) {
   g_timed = on;
+}
+
+bool are_works_timed() {
+  return g_timed.load();
 }
 
 void wait_for_pending() {

@@ -9,6 +9,7 @@
 
 #include "distributed/agreement.h"
 #include "distributed/waiting.h"
+#include "runtime/streams.h"
 
 namespace hostdevice {
 
@@ -19,7 +20,13 @@ using AgreementPtr = std::shared_ptr<const Agreement>;
 WorkPtr make_carried_work(
     std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish, AgreementPtr agreement,
     bool is_point_to_point);
+// Report what a work that was just made accesses to observers. `blocks_host`: a wait for it makes the host wait for its
+// stream, as for a barrier.
+void observe_work(
+    const WorkPtr& work, StreamState& stream, const std::vector<at::Tensor>& written,
+    const std::vector<at::Tensor>& read, bool blocks_host);
 void time_works(bool on);
+bool are_works_timed();
 // Wait for works that may not be done.
 void wait_for_pending();
 // Count the works of all ranks that are not done.

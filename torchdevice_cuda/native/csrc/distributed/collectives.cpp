@@ -14,7 +14,10 @@
 #include "bindings/module.h"
 #include "distributed/agreement.h"
 #include "distributed/carried_work.h"
+#include "distributed/deferred_work.h"
+#include "distributed/observed_work.h"
 #include "operators/alias.h"
+#include "operators/recorded.h"
 #include "runtime/captures.h"
 #include "runtime/observer.h"
 #include "runtime/streams.h"
@@ -42,6 +45,47 @@ WorkPtr carried_work(
       std::move(parts), std::move(outputs), std::move(finish_function), std::move(agreement), is_point_to_point);
 }
 
+using Tensors = std::vector<at::Tensor>;
+
+// The functions run without the interpreter.
+WorkPtr defer_collective(
+    int device, int64_t stream, Tensors outputs, const Tensors& written, const Tensors& read, const py::object& begin,
+    const py::object& has_come, const py::object& wait, const py::object& finish, bool blocks_host) {
+  DeferredSteps steps{make_finish(begin), {{}, make_finish(wait)}, make_finish(finish)};
+  steps.arrival.has_come = [held = hold(has_come)] {
+    const py::gil_scoped_acquire gil;
+    return (*held)().cast<bool>();
+  };
+  const py::gil_scoped_release nogil;
+  return issue_collective(
+      collective_stream(static_cast<c10::DeviceIndex>(device), stream), std::move(outputs), written, read,
+      std::move(steps), blocks_host);
+}
+
+void observe_collective(
+    const WorkPtr& work, int device, int64_t stream, const Tensors& written, const Tensors& read, bool blocks_host) {
+  observe_work(work, collective_stream(static_cast<c10::DeviceIndex>(device), stream), written, read, blocks_host);
+}
+
+// Return CPU tensors over the same memory, which they keep alive. Observers see the collective instead.
+Tensors alias_tensors(const Tensors& tensors) {
+  Aliases aliases(t_current_device, /*keep_alive=*/true);
+  Tensors out;
+  out.reserve(tensors.size());
+  for (const auto& t : tensors) out.push_back(aliases.to_cpu(t, false));
+  return out;
+}
+
+// Return device tensors over the same memory, as a kernel gets pointers: the program may free it or resize the
+// storages.
+Tensors borrow_tensors(const Tensors& tensors) {
+  NonOwningTensors non_owning;
+  Tensors out;
+  out.reserve(tensors.size());
+  for (const auto& t : tensors) out.push_back(non_owning.tensor(t));
+  return out;
+}
+
 // ---- all_reduce ----------------------------------------------------------------------------------------------------
 
 // Number of groups that coalesce calls into one work, which Python does.
@@ -49,7 +93,8 @@ std::atomic<int> g_coalescing{0};
 std::unique_ptr<torch::Library> g_quick;
 std::optional<c10::OperatorHandle> g_slow;
 
-// Whether NCCL and Gloo both take the call unchanged: there is nothing to refuse, to convert or to do afterwards.
+// Whether NCCL and Gloo both take the call unchanged: there is nothing to refuse, to convert, to observe or to do
+// afterwards.
 bool is_plain(const at::Tensor& t, const c10d::ReduceOp& op, const c10d::ProcessGroup& group) {
   switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
     case c10d::ReduceOp::SUM:
@@ -74,8 +119,8 @@ bool is_plain(const at::Tensor& t, const c10d::ReduceOp& op, const c10d::Process
       return false;
   }
   const auto bound = group.getBoundDeviceId();
-  return t.layout() == at::kStrided && t.is_contiguous() && t.numel() > 0 && (!bound || *bound == t.device()) &&
-      g_coalescing.load(std::memory_order_relaxed) == 0 && !has_captures();
+  return !is_observed() && t.layout() == at::kStrided && t.is_contiguous() && t.numel() > 0 &&
+      (!bound || *bound == t.device()) && g_coalescing.load(std::memory_order_relaxed) == 0 && !has_captures();
 }
 
 // Releases differ in the arguments after the third; the last is the timeout.
@@ -100,8 +145,7 @@ void quick_allreduce(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
   options.reduceOp = *reduction;
   options.timeout = std::chrono::milliseconds(args[count - 1].toInt());
   const auto index = tensors[0].device().index();
-  observe([&](StreamObserver& o) { o.run_work(stream_state(index, current_stream(index)), "a collective", {}); });
-  std::vector<at::Tensor> aliases{Aliases(tensors[0].device().index(), /*keep_alive=*/true).to_cpu(tensors[0], false)};
+  std::vector<at::Tensor> aliases{Aliases(index, /*keep_alive=*/true).to_cpu(tensors[0], false)};
   auto part = backend->allreduce(aliases, options);
   auto work = make_carried_work({std::move(part)}, tensors, {}, std::move(agreement), /*is_point_to_point=*/false);
   torch::jit::drop(*stack, count);
@@ -126,6 +170,17 @@ void bind_collectives(py::module_& m) {
   m.def(
       "carried_work", &carried_work, py::arg("parts"), py::arg("outputs"), py::arg("finish") = py::none(),
       py::arg("group") = 0, py::arg("arrives") = false);
+  m.def(
+      "defer_collective", &defer_collective, py::arg("device"), py::arg("stream"), py::arg("outputs"),
+      py::arg("written"), py::arg("read"), py::arg("begin"), py::arg("has_come"), py::arg("wait"), py::arg("finish"),
+      py::arg("blocks_host"));
+  m.def("may_run_later", [] { return g_defer.load() != nullptr && !t_in_node && !has_captures(); });
+  m.def(
+      "observe_collective", &observe_collective, py::arg("work"), py::arg("device"), py::arg("stream"),
+      py::arg("written"), py::arg("read"), py::arg("blocks_host"), py::call_guard<py::gil_scoped_release>());
+  m.def("alias_tensors", &alias_tensors, py::arg("tensors"), py::call_guard<py::gil_scoped_release>());
+  m.def("borrow_tensors", &borrow_tensors, py::arg("tensors"), py::call_guard<py::gil_scoped_release>());
+  m.def("is_observed", &is_observed);
   m.def("count_pending_collectives", &count_pending, py::call_guard<py::gil_scoped_release>());
   m.def("use_quick_allreduce", &use_quick_allreduce, py::arg("slow"));
   m.def("time_collectives", &time_works);

@@ -1,9 +1,10 @@
-// The order of collectives, for observers. Collectives run on a stream of their own, as NCCL's do: it waits for the
-// stream that is current at the call, and a wait for the work makes the current stream wait for it.
+// The order of collectives, for observers. Collectives run on streams of their own, as NCCL's do: such a stream waits
+// for the one that is current at the call, and a wait for the work makes the current stream wait for it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <vector>
 
 #include "runtime/streams.h"
@@ -12,8 +13,11 @@ namespace hostdevice {
 
 class ObservedWork {
  public:
-  // Begin work that writes these tensors. Nothing is done without observers.
-  explicit ObservedWork(const std::vector<at::Tensor>& written);
+  // Begin work of a device that writes and reads tensors, on a stream; `issue` is called between what the stream waits
+  // for and what waits for it. Nothing is observed without observers.
+  ObservedWork(
+      StreamState& stream, const std::vector<at::Tensor>& written, const std::vector<at::Tensor>& read,
+      const std::function<void()>& issue = {});
   ~ObservedWork();
   ObservedWork(const ObservedWork&) = delete;
   ObservedWork& operator=(const ObservedWork&) = delete;
@@ -22,10 +26,15 @@ class ObservedWork {
   void block_current_stream() const;
   // The program has seen that the work is done.
   void note_completion() const;
+  // Make the host wait for the work, where it runs later.
+  void synchronize() const;
 
  private:
-  c10::DeviceIndex device_ = -1;  // -1: not observed
+  const c10::DeviceIndex device_;
   EventState done_;
 };
+
+// Return the stream of a number, from 0, for collectives.
+StreamState& collective_stream(c10::DeviceIndex device, int64_t number);
 
 }  // namespace hostdevice

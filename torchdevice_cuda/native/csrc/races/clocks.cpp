@@ -24,7 +24,7 @@ Actor Clocks::find_actor(const StreamState& stream) {
   const auto [found, is_new] = actors_.try_emplace(&stream, static_cast<Actor>(streams_.size()));
   if (is_new)
     streams_.push_back(
-        {&stream, stream.id == 0 || stream.id == kCollectiveStream ? 0 : ++counts_[stream.device], {}, 0});
+        {&stream, stream.id == 0 || is_collective_stream(stream.id) ? 0 : ++counts_[stream.device], {}, 0});
   return found->second;
 }
 

@@ -171,9 +171,9 @@ void Detector::access_page(uintptr_t address, bool writes) {
 
 std::string Detector::name_stream(const StreamState& stream) {
   const int number = main_.clocks.of(main_.clocks.find_actor(stream)).number;
-  const std::string name = stream.id == kCollectiveStream ? "the stream of collectives"
-      : stream.id == 0                                    ? "the default stream"
-                                                          : "stream " + std::to_string(number);
+  const std::string name = is_collective_stream(stream.id) ? "the stream of collectives"
+      : stream.id == 0                                     ? "the default stream"
+                                                           : "stream " + std::to_string(number);
   return device_count() > 1 ? name + " of cuda:" + std::to_string(stream.device) : name;
 }
 

@@ -51,7 +51,7 @@ void Detector::free_in(Order& order, const ObservedBlock& b, const Block& block)
     const auto& user = *access.info->stream;
     // Memory is not reused before the streams of record_stream() have reached this point, nor while a collective uses
     // it.
-    if (user.id == kCollectiveStream) return;
+    if (is_collective_stream(user.id)) return;
     if (user.device == b.device && std::find(b.used_by.begin(), b.used_by.end(), user.id) != b.used_by.end()) return;
     if (order.leftovers.size() >= kMostLeftovers) order.leftovers.erase(order.leftovers.begin());
     order.leftovers.push_back({access, block, memory_calls_, t_memory_site});

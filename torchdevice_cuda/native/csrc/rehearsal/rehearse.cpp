@@ -327,7 +327,7 @@ void start_rehearsal(ReportUnknown report) {
   g_only_promises = true;
   g_interceptors.fetch_add(1);
   // Kernels of other code would touch memory. The calls of a graph are those that were computed when it was captured.
-  g_defer.store([](StreamState&, const char* name, std::function<void()> work) {
+  g_defer.store([](StreamState&, const char* name, std::function<void()> work, Arrival) {
     if (name != std::string_view("cudaGraphLaunch")) return g_report(Unknown::kKernel, name);
     const c10::impl::ExcludeDispatchKeyGuard below(
         c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::python_ks);

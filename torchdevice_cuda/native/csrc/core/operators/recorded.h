@@ -43,15 +43,24 @@ void work_on_device(const char* name, c10::DeviceIndex device, const F& work) {
   work();
 }
 
+// What another process sends to deferred work, which runs after that has come. Empty for other work.
+struct Arrival {
+  std::function<bool()> has_come;
+  std::function<void()> wait;
+};
 // Issues work to a stream, to run later. Null: no part defers work.
-using Defer = void (*)(StreamState& stream, const char* name, std::function<void()> work);
+using Defer = void (*)(StreamState& stream, const char* name, std::function<void()> work, Arrival arrival);
 extern std::atomic<Defer> g_defer;
+// Whether work outside of operators may run later.
+inline bool may_run_later() {
+  return C10_UNLIKELY(g_defer.load(std::memory_order_relaxed) != nullptr) && !t_in_node && !has_captures() &&
+      !is_profiled();
+}
 // Issue work that runs later; return false if it has to run at once.
 template <class F>
 bool run_later(StreamState& stream, const char* name, F&& work) {
-  const auto defer = g_defer.load(std::memory_order_relaxed);
-  if (C10_LIKELY(!defer) || t_in_node || has_captures() || is_profiled()) return false;
-  defer(stream, name, std::forward<F>(work));
+  if (!may_run_later()) return false;
+  g_defer.load(std::memory_order_relaxed)(stream, name, std::forward<F>(work), {});
   return true;
 }
 

@@ -40,8 +40,11 @@ struct EventState {
   std::atomic<uint64_t> capture{0};         // the capture that last recorded it
 };
 
-// The id of a stream that the program cannot name: that of a device's collectives.
-constexpr c10::StreamId kCollectiveStream = -2;
+// Streams that the program cannot name: collectives of each process group run on one, and so does its communication
+// with each other rank. Their ids are even and negative.
+constexpr bool is_collective_stream(c10::StreamId id) {
+  return id < 0 && id % 2 == 0;
+}
 
 constexpr int kStreamsPerPool = 32;
 constexpr int kLowestPriority = 0;
