@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 
 
 HOST, GPU = "host", "gpu"
+#: Set where kernels of CUDA C++ are to be compiled so that they are counted.
+COUNTS = "TORCHDEVICE_COUNT_KERNELS"
 OFF, ON, STRICT = "off", "on", "strict"
 #: What ends the rehearsal.
-_ends: list[Callable[[], None]] = []
+_ends: list[Callable[[], object]] = []
 
 
 def start(device: Device, settings: Settings, hidden: Sequence[str]) -> None:
     """Rehearse as the settings say, for an H200 if they name no GPU; ``hidden`` are prefixes of files of libraries."""
     if settings.clock == HOST and settings.rehearse == OFF:
         return
+    if COUNTS not in os.environ:
+        os.environ[COUNTS] = "1"
+        _ends.append(lambda: os.environ.pop(COUNTS, None))
     from ..settings import gpus
     from . import prediction
 
@@ -41,6 +46,13 @@ def start(device: Device, settings: Settings, hidden: Sequence[str]) -> None:
         unknown.start(device, settings.rehearse == STRICT, hidden)
         _ends.append(device.stop_rehearsal)
     _ends.append(prediction.start(device, gpus.find("h200") if settings.profile is None else settings.profile))
+
+
+def report_kernel(name: str) -> None:
+    """Report a kernel that the rehearsal does not run."""
+    from . import unknown
+
+    unknown.report_kernel(name)
 
 
 def is_timed() -> bool:
