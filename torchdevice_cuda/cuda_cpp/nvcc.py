@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from .. import leftovers, rehearsal, sanitizer
+from .. import leftovers, sanitizer
 from ..settings import sanitizer as tools
 from ..settings import variables
 from . import INCLUDE, assembly, flags, instances, linkage, refusals, translation, units
@@ -248,7 +248,7 @@ def checked() -> bool:
 
 def counted() -> bool:
     """Return whether kernels are compiled so that a sample of their blocks is counted: the clock is a GPU's."""
-    return bool(os.environ.get(rehearsal.COUNTS)) and not checked()
+    return _read_switch(variables.COUNT_KERNELS) and not checked()
 
 
 def splits() -> bool:

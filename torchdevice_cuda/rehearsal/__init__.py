@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..settings import SettingsError
+from ..settings.variables import COUNT_KERNELS
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 
 HOST, GPU = "host", "gpu"
-#: Set where kernels of CUDA C++ are to be compiled so that they are counted.
-COUNTS = "TORCHDEVICE_COUNT_KERNELS"
 OFF, ON, STRICT = "off", "on", "strict"
 #: What ends the rehearsal.
 _ends: list[Callable[[], object]] = []
@@ -32,9 +31,9 @@ def start(device: Device, settings: Settings, hidden: Sequence[str]) -> None:
     """Rehearse as the settings say, for an H200 if they name no GPU; ``hidden`` are prefixes of files of libraries."""
     if settings.clock == HOST and settings.rehearse == OFF:
         return
-    if COUNTS not in os.environ:
-        os.environ[COUNTS] = "1"
-        _ends.append(lambda: os.environ.pop(COUNTS, None))
+    if COUNT_KERNELS not in os.environ:
+        os.environ[COUNT_KERNELS] = "on"
+        _ends.append(lambda: os.environ.pop(COUNT_KERNELS, None))
     from ..settings import gpus
     from . import prediction
 

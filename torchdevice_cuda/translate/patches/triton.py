@@ -141,7 +141,7 @@ def _place(context: Context) -> Any:
         captured = native.captures_underway() and native.begin_foreign_call(index, memory.ranges())
         again = None
         try:
-            launch = native.ForeignWork(name, index, memory.pointers)
+            launch: Any = native.ForeignWork(name, index, memory.pointers)
             if rehearsal.is_timed():
                 launch.describe(memory.counts, (size for _, size in memory.ranges()))
             with launch:

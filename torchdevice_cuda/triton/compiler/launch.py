@@ -141,7 +141,9 @@ class Compiled:
         launch.counts = ctypes.addressof(counted)
         if self._run(ctypes.addressof(launch)):
             return None  # the launch itself says what is wrong
-        return Counts(*counted, float(TYPES.index(_PRODUCTS.get(self._product_type, "float"))))
+        traffic, moved, footprint, operations, products = counted
+        type_ = TYPES.index(_PRODUCTS.get(self._product_type, "c10::BFloat16" if self._product_type else "float"))
+        return Counts(traffic, moved, footprint, operations, products, float(type_))
 
     def run(
         self,

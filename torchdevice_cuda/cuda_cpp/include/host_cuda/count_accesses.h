@@ -21,8 +21,7 @@ HOST_CUDA_UNWATCHED inline void used(
   if (use == Use::kWrite || is_atomic || order == Order::kTells) counts->add(p, bytes, true, find);
   w->counts = counts;
 }
-HOST_CUDA_UNWATCHED inline void used_atomically(
-    const void* p, size_t bytes, Order order, int, const void* from) {
+HOST_CUDA_UNWATCHED inline void used_atomically(const void* p, size_t bytes, Order order, int, const void* from) {
   used(p, bytes, Use::kAtomic, true, from, order);
 }
 inline void fence() {}

@@ -1,5 +1,5 @@
-// What a sample of a launch's blocks reads, writes and computes, from which a GPU's clock has the time of the launch. In
-// builds that do not count there is nothing of it.
+// What a sample of a launch's blocks reads, writes and computes, from which a GPU's clock has the time of the launch.
+// In builds that do not count there is nothing of it.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,7 @@ struct Sample {
 };
 struct Timed {
   Timed(const char*, void*, const void* const*, size_t) {}
+  void end() {}
 };
 
 }  // namespace host_cuda
@@ -33,6 +34,7 @@ struct Timed {
 
 #include <dlfcn.h>
 
+#include <utility>
 #include <vector>
 
 #include "../../../native/csrc/clock/block_counts.h"
@@ -97,14 +99,17 @@ struct Sample {
   }
 };
 
-// A launch, on the clock.
+// A launch, on the clock. Its end may throw what Python makes of a warning.
 struct Timed {
-  const KernelTimes* const times = kernel_times();
+  const KernelTimes* times = kernel_times();
   Timed(const char* name, void* stream, const void* const* pointers, size_t count) {
     if (times) times->begin(name, stream, pointers, count);
   }
   ~Timed() {
-    if (times) times->end();
+    if (times) times->end(false);
+  }
+  void end() {
+    if (const KernelTimes* const before = std::exchange(times, nullptr)) before->end(true);
   }
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;

@@ -265,10 +265,11 @@ inline cudaError_t launch_work(std::unique_ptr<Work> work) {
   const char* name = work->launch.name;
   if (const KernelAbi* device = kernel_abi()) {
     const Pointers pointers = work->list_pointers();
-    const Timed timed(name, stream, pointers.all.data(), pointers.count);
-    return returned(
-        static_cast<cudaError_t>(
-            device->launch(stream, name, &run_work, &drop_work, work.release(), pointers.all.data(), pointers.count)));
+    Timed timed(name, stream, pointers.all.data(), pointers.count);
+    const auto code = static_cast<cudaError_t>(
+        device->launch(stream, name, &run_work, &drop_work, work.release(), pointers.all.data(), pointers.count));
+    timed.end();
+    return returned(code);
   }
   run_work(work.get());
   return cudaSuccess;

@@ -1,5 +1,5 @@
-// The interface through which libraries compiled from CUDA C++ tell a GPU's clock what their kernels do. These libraries
-// include this file, too (cuda_cpp/include/host_cuda/counts.h), so it uses nothing of PyTorch.
+// The interface through which libraries compiled from CUDA C++ tell a GPU's clock what their kernels do. These
+// libraries include this file, too (cuda_cpp/include/host_cuda/counts.h), so it uses nothing of PyTorch.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct KernelCounts {
 struct KernelTimes {
   // Around each launch. `pointers` are among the kernel's arguments.
   void (*begin)(const char* name, void* stream, const void* const* pointers, size_t count);
-  void (*end)();
+  void (*end)(bool is_launched);
   // Whether kernels run: a rehearsal runs none.
   bool (*runs)();
   // When a kernel has run, here or in a graph.

@@ -1,4 +1,5 @@
-// The time of CUDA C++ kernels: their libraries count what a sample of blocks does (cuda_cpp/include/host_cuda/counts.h).
+// The time of CUDA C++ kernels: their libraries count what a sample of blocks does
+// (cuda_cpp/include/host_cuda/counts.h).
 #include "clock/kernels.h"
 
 #include <dlfcn.h>
@@ -50,8 +51,8 @@ bool runs() {
 }
 
 void count(const KernelCounts& counts) {
-  const auto ns = predict_kernel(
-      {counts.traffic, counts.memory, counts.footprint, counts.operations, counts.products, 0});
+  const auto ns =
+      predict_kernel({counts.traffic, counts.memory, counts.footprint, counts.operations, counts.products, 0});
   auto& now = t_launching;
   if (!now.stream) {
     add_replayed_kernel(ns);
@@ -65,18 +66,18 @@ void count(const KernelCounts& counts) {
 int64_t estimate(const Launching& launch) {
   std::set<std::pair<void*, size_t>> blocks;
   for (const void* each : launch.pointers)
-    if (const auto found = device_of_address(each) >= 0 ? block_of_address(each) : std::nullopt)
-      blocks.insert(*found);
+    if (const auto found = device_of_address(each) >= 0 ? block_of_address(each) : std::nullopt) blocks.insert(*found);
   double bytes = 0;
   for (const auto& block : blocks) bytes += static_cast<double>(block.second);
   report_kernel(launch.name.c_str(), true);
   return predict_kernel({bytes, bytes, bytes, 0, 0, 0});
 }
 
-void end() {
+void end(bool is_launched) {
   auto& now = t_launching;
   t_predicted_ns = now.predicted_before;
   StreamState& stream = *std::exchange(now.stream, nullptr);
+  if (!is_launched) return;
   // In a graph it is counted when the graph runs.
   const bool is_later = runs() && has_captures() && capture_of(stream);
   const auto ns = is_later ? 0 : now.ns >= 0 ? now.ns : estimate(now);

@@ -72,8 +72,7 @@ void begin(PyObject* module) {
   m.def(
       "add_work", &add_work, py::arg("name"), py::arg("device"), py::arg("ns"), py::arg("spent_ns"),
       py::call_guard<py::gil_scoped_release>());
-  m.def(
-      "predict_kernel", &predict_kernel, py::arg("arguments"), py::call_guard<py::gil_scoped_release>());
+  m.def("predict_kernel", &predict_kernel, py::arg("arguments"), py::call_guard<py::gil_scoped_release>());
   m.def("read_clock_counts", [] {
     const auto counts = read_clock_counts();
     return std::make_pair(counts.calls, counts.computing_ns);
