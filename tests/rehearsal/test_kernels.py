@@ -20,7 +20,7 @@ extern "C" __global__ void saxpy(const float* x, const float* y, float* z, doubl
 }
 extern "C" __global__ void many(const float* x, const float* y, const float* v, const float* w, float* z, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) z[i] = x[i] + y[i] + v[i] + w[i] + x[i + n] + y[i + n] ;
+  if (i < n) z[i] = x[i] + y[i] + v[i] + w[i] + x[i + n] + y[i + n];
 }
 extern "C" __global__ void strided(const float* x, float* z, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -38,9 +38,10 @@ extern "C" __global__ void repeat(const float* x, float* z, int n) {
 
 
 def measure(call: Callable[[], object]) -> float:
-    """Return the microseconds of a call on the GPU's clock."""
+    """Return the microseconds of a call on the GPU's clock; the first one compiles."""
     import torch
 
+    call()
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
     torch.cuda._sleep(int(3e9))  # two seconds of the GPU's, in which this machine issues the call
@@ -70,9 +71,9 @@ def test_a_kernel_of_cuda_cpp_takes_the_time_of_what_it_reads_and_writes() -> No
         took = measure(saxpy)
     assert z.unique().tolist() == [3]
     assert took == pytest.approx(measure(lambda: x + y), rel=0.35)
-    half = ELEMENTS // 2  # six reads and a write of half as many: 7 for 6
-    many = measure(launch("many", half, x, y, z, x[half:], y[half:]))
-    assert many == pytest.approx(took * 5 / 6, rel=0.2)  # of which two are read twice
+    half = ELEMENTS // 2
+    many = measure(launch("many", half, x, y, x[half:], y[half:], z))
+    assert many == pytest.approx(took * 5 / 6, rel=0.2)  # x[i + n] is v[i], and read once
     # Eight times the bytes for each element that is read: a GPU moves 32 at a time.
     assert measure(launch("strided", ELEMENTS // 8, x, z)) == pytest.approx(took * 9 / 24, rel=0.2)
 
@@ -182,7 +183,7 @@ def test_a_kernel_of_triton_takes_the_time_of_what_it_does() -> None:
         assert took == pytest.approx(measure(lambda: x + y), rel=0.35)
         assert z.unique().tolist() == [3]
         # In place: counting changes nothing.
-        measure(lambda: saxpy[(ELEMENTS // 1024,)](z, z, z, ELEMENTS, 1024))
+        saxpy[(ELEMENTS // 1024,)](z, z, z, ELEMENTS, 1024)
         assert z.unique().tolist() == [9]
         rate = 66.9e6  # operations in a microsecond
         count = 1 << 16
