@@ -129,6 +129,8 @@ int64_t advance(StreamState& stream, int64_t ns) {
 
 // Where the graph runs that this thread launched last.
 thread_local StreamState* t_replaying = nullptr;
+// Sums up its kernels while it runs, if its time here is left out.
+thread_local int64_t* t_replayed = nullptr;
 
 // The time of captured work, which a launch of the graph takes.
 class Captured final : public StreamObserver {
@@ -201,12 +203,17 @@ void run_kernel(StreamState& stream, const char* name, std::function<void()> run
   }
   const bool is_graph = name == std::string_view("cudaGraphLaunch");
   if (!is_graph) g_report(name, false);
+  int64_t replayed = 0;
   {
     const Unclocked computing;
     const InNode whole;
+    const auto restore = c10::make_scope_exit([saved = std::exchange(t_replayed, &replayed)] { t_replayed = saved; });
     run();
   }
-  if (is_graph) return;  // its time was added when it was launched
+  if (is_graph) {  // the time of its operators was added when it was launched
+    advance(stream, replayed);
+    return;
+  }
   g_clock_offset_ns.fetch_add(g_launch_ns, std::memory_order_acq_rel);
   advance(stream, g_gap_ns);
 }
@@ -261,7 +268,10 @@ void add_kernel(StreamState& stream, int64_t ns, int64_t spent_ns) {
   advance(stream, ns);
 }
 void add_replayed_kernel(int64_t ns) {
-  if (t_replaying) advance(*t_replaying, ns);
+  if (t_replayed)
+    *t_replayed += ns;
+  else if (t_replaying)
+    advance(*t_replaying, ns);
 }
 
 void start_clock(Predict predict, ReportKernel report, int64_t launch_ns, int64_t gap_ns) {
