@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
 import torch
 from harness import MPS_FAITHFUL, VIRTUAL, child
+
+import torchdevice_cuda
 
 from .seeing import raised
 
@@ -37,14 +40,27 @@ MIXED: dict[str, Callable[[], object]] = {
     ),
     "ormqr": lambda: torch.ormqr(_c(3, 3), _c(3), torch.ones(3, 3)),
     "out": lambda: torch.ormqr(_c(3, 3), _c(3), _c(3, 3), out=torch.ones(3, 3)),
-    # Metal says so, to a function that is guarded.
+    # Metal says so, but not of which argument: to a function that is guarded, and to others.
     "scatter_reduce": lambda: _c(3).scatter_reduce(0, torch.tensor([0, 1]), _c(2), "sum"),
+    "matmul": lambda: _c(2, 2) @ torch.ones(2, 2),
+    "linear": lambda: torch.nn.functional.linear(torch.ones(2, 2), _c(2, 2), _c(2)),
+    "stack": lambda: torch.stack([_c(2), torch.ones(2)]),
+    "embedding": lambda: torch.nn.functional.embedding(torch.tensor([0, 1]), _c(2, 2)),
+    "layer_norm": lambda: torch.nn.functional.layer_norm(_c(2, 2), (2,), torch.ones(2)),
+    "in a method": lambda: _c(2, 2).gather(0, torch.tensor([[0, 1]])),
 }
-
-
-#: What the virtual GPU says, which is CUDA's, as far as the backend knows it: Metal does not say which argument it is.
-SAID_BY_METAL = {
-    "scatter_reduce": "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+#: The operators that compare devices without naming an argument.
+UNNAMED: dict[str, Callable[[], object]] = {
+    "add": lambda: _c(2) + torch.ones(2),
+    "in place": lambda: _c(2).add_(torch.ones(2)),
+    "lerp": lambda: torch.lerp(_c(2), torch.ones(2), 0.5),
+}
+#: A dtype that neither takes: the kernel's name is CUDA's.
+DTYPES: dict[str, Callable[[], object]] = {
+    "gelu": lambda: torch.nn.functional.gelu(_c(2).long()),
+    "floor_divide": lambda: _c(2).bool() // _c(2).bool(),
+    "less": lambda: _c(2).cfloat() < _c(2).cfloat(),
+    "svd": lambda: torch.linalg.svd(_c(2, 2).half()),
 }
 
 
@@ -61,15 +77,35 @@ def test_cuda_refuses(call: str) -> None:
 def test_refused_in_the_same_words(call: str) -> None:
     name, words = raised(MIXED[call]) or ("", "")
     assert name == "RuntimeError"
-    if call in SAID_BY_METAL:
-        assert words == SAID_BY_METAL[call]
-    else:
-        assert words.startswith("Expected all tensors to be on the same device, but got ")
+    assert words.startswith("Expected all tensors to be on the same device, but got ")
 
 
 @child(MPS_FAITHFUL, as_in=VIRTUAL)
-def test_word_for_word() -> dict[str, str]:
-    return {call: (raised(function) or ("", ""))[1] for call, function in MIXED.items() if call not in SAID_BY_METAL}
+def test_word_for_word() -> dict[str, tuple[str, str] | None]:
+    return {call: raised(function) for call, function in (MIXED | UNNAMED | DTYPES).items()}
+
+
+@on_mps
+def test_what_failed_is_freed() -> None:
+    x = _c(2, 2)
+    freed = weakref.ref(x)
+    with pytest.raises(RuntimeError):
+        x @ torch.ones(2, 2)
+    del x
+    gc.disable()
+    assert freed() is None
+
+
+@on_mps
+def test_the_cpus_own_errors_keep_their_words() -> None:
+    assert '"lt_cpu"' in raised(lambda: torch.ones(2).cfloat() < torch.ones(2).cfloat())[1]
+
+
+@child(MPS_FAITHFUL.when("after"))
+def test_deactivation_leaves_errors_to_metal() -> None:
+    x = _c(2, 2)
+    torchdevice_cuda.deactivate()
+    assert raised(lambda: x @ torch.ones(2, 2)) == ("RuntimeError", "Passed CPU tensor to MPS op")
 
 
 @on_mps
@@ -77,14 +113,6 @@ def test_numbers_of_the_cpu_may_be_anywhere() -> None:
     number = torch.tensor(2.0)
     assert (_c(2) * number).tolist() == [2, 2]
     assert torch.heaviside(_c(2) * 0, number).tolist() == [2, 2]
-
-
-@on_mps
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="the interpreter tells of errors from 3.12 on")
-def test_operators_that_nobody_guards_from_312() -> None:
-    name, said = raised(lambda: _c(2, 2) @ torch.ones(2, 2)) or ("", "")
-    assert name == "RuntimeError"
-    assert said == "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 
 
 NATIVE = MPS_FAITHFUL.with_settings(identity="native")

@@ -12,6 +12,8 @@ from typing import Any
 from .errors import cuda_error
 
 DEFAULT_STREAM = 0
+#: CUDA's words for a wait that the program asked to be told of.
+SYNCHRONIZES = "called a synchronizing CUDA operation"
 LEAST_PRIORITY, GREATEST_PRIORITY = 0, -3
 IPC_HANDLE_SIZE = 64
 #: Threads whose unsafe calls a capture refuses.
@@ -146,8 +148,16 @@ class Streams(abc.ABC):
     def synchronize_device(self, device: int) -> None:
         """Wait for all work of all streams of a device."""
 
-    def watch_synchronization(self, mode: int) -> None:  # noqa: B027 (only a device of our own can tell)
+    #: Reports operators that wait, by the mode; set by the code that sees operators.
+    watcher: Callable[[int], None] | None = None
+    #: The mode in force.
+    watched = 0
+
+    def watch_synchronization(self, mode: int) -> None:
         """Make operators that wait for the device, or would on CUDA, warn (1) or fail (2); 0 ends it."""
+        self.watched = mode
+        if self.watcher is not None:
+            self.watcher(mode)
 
     @abc.abstractmethod
     def is_capturing(self, stream_id: int, device: int) -> bool:

@@ -35,6 +35,20 @@ def rows() -> dict[str, Row]:
     return {f"aten::{row.name}": row for row in op_table.rows(op_table.yaml_path())}
 
 
+@functools.cache
+def composed_on_cuda() -> frozenset[str]:
+    """Return the operators that CUDA computes by calling others, read at the first refusal."""
+    from ..native import op_table
+
+    operators = {row.full_name: row for row in op_table.read(op_table.yaml_path())}
+
+    def is_composed(row: op_table.Operator) -> bool:
+        keys = row.keys | operators.get(row.delegate, row).keys
+        return not keys or any(key.startswith("Composite") for key in keys) and "CUDA" not in keys
+
+    return frozenset(f"aten::{name}" for name, row in operators.items() if is_composed(row))
+
+
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value

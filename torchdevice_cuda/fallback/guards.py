@@ -53,6 +53,8 @@ _COMPUTING = "sum nansum mean prod cumsum cumprod softmax log_softmax norm float
 #: Methods that are written in Python and call the function of the same name.
 _HANDING_ON = frozenset({"norm", "unique", "unique_consecutive"})
 
+#: Returns CUDA's error for a failed call: the function, its positional and keyword arguments, and the device's error.
+Explaining = Callable[[Any, "tuple[Any, ...]", "dict[str, Any]", BaseException], BaseException]
 #: A function that moves a CPU tensor to its device.
 Placing = Callable[[torch.Tensor], torch.Tensor]
 
@@ -76,6 +78,7 @@ class Guard:
         left: Callable[[str, str, str], None],
         place_double: Placing | None = None,
         translated: Callable[[BaseException], BaseException] = lambda error: error,
+        explained: Explaining = lambda function, args, kwargs, error: error,
     ) -> None:
         self._device = device
         self._left = left
@@ -83,6 +86,8 @@ class Guard:
         self._place_double = place_double
         #: translates an error of the device for the program
         self._translated = translated
+        #: works out what CUDA says of a failed call
+        self._explained = explained
 
     def function(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that falls back to the CPU if the device refuses."""
@@ -97,7 +102,7 @@ class Guard:
             except (RuntimeError, TypeError) as error:
                 kind = self._refused(name, args, kwargs, error)
                 if kind is None:
-                    other = self._translated(error)
+                    other = self._explained(original, args, kwargs, error)
                     if other is error:
                         raise
                     raise other from None
@@ -117,8 +122,12 @@ class Guard:
                 kind = self._refused(name, args, kwargs, error)
                 if kind is not None:
                     rescue(function, handler, True)  # from now on, check for known refusals before the call
-                elif (other := self._translated(error)) is not error:
-                    raise other from None
+                elif (other := self._explained(function, args, kwargs, error)) is not error:
+                    try:
+                        raise other from None
+                    finally:
+                        # The error's traceback has this frame, whose variables would keep the call's tensors alive.
+                        del other, error, args, kwargs, named
             else:
                 kind = None
             return NotImplemented if kind is None else self._on_cpu(name, function, args, kwargs, kind)

@@ -11,6 +11,7 @@ import torch._C
 
 from ..._compat import cuda_version
 from ...drivers import DeviceProperties, Driver, active
+from ...drivers.streams import SYNCHRONIZES
 
 
 def architectures(driver: Driver) -> list[str]:
@@ -225,11 +226,10 @@ def _cuda_set_sync_debug_mode(mode: int) -> None:
 
 def synchronizing() -> None:
     """Report a wait for a stream, if the program has enabled that."""
-    words = "called a synchronizing CUDA operation"
     if _sync_debug_mode == 2:
-        raise RuntimeError(words)
+        raise RuntimeError(SYNCHRONIZES)
     if _sync_debug_mode == 1:
-        warnings.warn(words, stacklevel=3)
+        warnings.warn(SYNCHRONIZES, stacklevel=3)
 
 
 def _rocm_is_backward_pass() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ...drivers import Driver
@@ -65,6 +65,16 @@ class Errors:
         self._words = words
         #: whether all tensors on the accelerator report the CPU
         self._on_cpu = on_cpu
+
+    def explained(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: BaseException
+    ) -> BaseException:
+        """Return CUDA's error for a failed call of a C function of torch."""
+        if self._words and not self._on_cpu():
+            from ...fallback.failed_calls import explain
+
+            error = explain(function, args, kwargs, error)
+        return self.translated(error)
 
     def translated(self, error: BaseException) -> BaseException:
         """Return CUDA's error for the device's out-of-memory error; any other with CUDA's message."""

@@ -11,6 +11,7 @@ where they are displayed, and out-of-memory errors also when the program looks u
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections.abc import Callable
@@ -95,6 +96,58 @@ def as_they_are_shown(context: Context) -> None:
     printed: Any = TracebackException.__init__
     shown = showing(printed, lambda self, kind, error, *args, **kwargs: error)
     editor.set(TracebackException, "__init__", shown)
+
+
+#: Modules of torch's C functions.
+_FUNCTIONS = ("_VariableFunctions", "_nn", "_linalg", "_fft", "_special", "_sparse")
+#: Methods that take a tensor beside their own, and those whose kernels refuse dtypes. Compiled code has room for 192.
+_METHODS = (
+    "__add__ __and__ __eq__ __floordiv__ __ge__ __gt__ __iadd__ __iand__ __ilshift__ __imul__ __ior__ __irshift__ "
+    "__isub__ __ixor__ __le__ __lshift__ __lt__ __matmul__ __mod__ __mul__ __ne__ __or__ __rshift__ __sub__ "
+    "__truediv__ __xor__ abs add add_ addbmm addcdiv addcdiv_ addcmul addcmul_ addmm addmm_ addmv allclose atan2 "
+    "baddbmm bernoulli_ bitwise_and bitwise_or bmm clamp clamp_ cross dist div div_ dot eq equal expand_as "
+    "exponential_ fmod gather ge gt hypot index_add index_add_ index_copy index_copy_ index_fill index_put index_put_ "
+    "index_select inner le lerp lerp_ log_normal_ logical_and lt masked_fill masked_fill_ masked_scatter masked_select "
+    "matmul max maximum min minimum mm mul mul_ mv ne normal_ outer pow put_ random_ remainder repeat_interleave round "
+    "scatter scatter_ scatter_add scatter_add_ set_ sub sub_ take take_along_dim tanh uniform_ vdot view_as where xlogy"
+).split()
+
+
+@patch("torch.<function>", "torch.Tensor.<method>", traits=Trait.DISGUISED | Trait.PARTIAL)
+def of_failed_calls(context: Context) -> None:
+    """Calls that fail because of a device or a dtype: CUDA names the argument and the kernel, Metal does not.
+
+    Without compiled code the device's own words remain.
+    """
+    rescue, explained = context.driver.rescue, context.errors.explained
+    if rescue is None:
+        return
+
+    def handler(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, error: Any) -> Any:
+        if error.__class__ in PLAIN_ERRORS or error.__class__ is NotImplementedError:
+            other = explained(function, args, kwargs or {}, error)
+            if other is not error:
+                try:
+                    raise other from None
+                finally:
+                    # The error's traceback has this frame, whose variables would keep the call's tensors alive.
+                    del other, error, args, kwargs
+        return NotImplemented
+
+    modules = [getattr(torch._C, name) for name in _FUNCTIONS]
+    found = [getattr(module, name) for module in modules for name in dir(module) if not name.startswith("__")]
+    found += [getattr(torch._C.TensorBase, name) for name in _METHODS]
+    handled = []
+    for function in found:
+        with contextlib.suppress(TypeError):  # a constant, or a function without keywords
+            rescue(function, handler)
+            handled.append(function)
+
+    def undo() -> None:
+        for function in handled:
+            rescue(function, None)
+
+    context.editor.undone("torch.<function>", undo)
 
 
 _ENGINE = "_engine_run_backward"

@@ -70,7 +70,7 @@ def kernels(context: Context) -> None:
         believed_cpu=believed_cpu,
     )
     with_doubles = precision.choice != "raise"
-    guard = Guard(device, chain.left, precision.admit if with_doubles else None, translated)
+    guard = Guard(device, chain.left, precision.admit if with_doubles else None, translated, context.errors.explained)
     homes_of_quantized[kind] = quantized.QuantizedHome(device, chain.left, translated, believed_cpu)
     if precision.choice == "cpu":
         homes_of_doubles[kind] = doubles.DoubleHome(device, chain.left, translated)

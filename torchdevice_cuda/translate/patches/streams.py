@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.function import BackwardCFunction
@@ -14,6 +14,9 @@ from ..core.context import Context
 from ..core.registry import patch
 from ..core.wrapping import Function, copy_metadata
 
+if TYPE_CHECKING:
+    from ..core.waiting import Waiting
+
 
 @patch("torch.Stream", "torch.Event", "torch._C.Stream", "torch._C.Event", traits=Trait.TRANSLATED)
 def streams_and_events(context: Context) -> None:
@@ -21,6 +24,27 @@ def streams_and_events(context: Context) -> None:
     for owner in (torch, torch._C):
         context.editor.set(owner, "Stream", GenericStream)
         context.editor.set(owner, "Event", GenericEvent)
+
+
+@patch("torch.ops.aten[<key>]", traits=Trait.PARTIAL)
+def synchronization(context: Context) -> None:
+    """``torch.cuda.set_sync_debug_mode``: PyTorch's kernels do not tell which operators wait."""
+    streams, translator = context.driver.streams, context.translator
+    believed_cpu = translator.apparent_devices.is_cpu if translator.tracks_apparent_devices else lambda tensor: False
+
+    waiting: Waiting | None = None
+
+    def watch(mode: int) -> None:
+        nonlocal waiting
+        if waiting is None and mode:
+            from ..core.waiting import Waiting  # reads the contract, which other programs do not need
+
+            waiting = Waiting(context.driver.device_type.upper(), believed_cpu)
+        if waiting is not None:
+            waiting.watch(mode)
+
+    context.editor.set(streams, "watcher", watch)
+    context.editor.on_undo(lambda: watch(0))
 
 
 _FUNCTION = "torch.autograd.function.BackwardCFunction"

@@ -213,7 +213,7 @@ def to_partial(context: Context) -> None:
             args = (target, *args[1:])
         else:
             kwargs["device"] = target
-        if not waits:
+        if not waits or driver.streams.watched:  # it waits then, too: for the flag it is not reported
             return args, kwargs
         if kwargs.get("non_blocking") is True:
             kwargs["non_blocking"] = False
