@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -41,6 +42,13 @@ for path in sys.argv[1:]:
 
 def test_every_example_is_run() -> None:
     assert {path.name for path in EXAMPLES.iterdir() if path.name != "__pycache__"} == {*PLAIN, *TESTED_OTHERWISE}
+
+
+def test_every_recipe_is_listed_and_run() -> None:
+    recipes = {path.name for path in (EXAMPLES / "ci").iterdir()}
+    assert set(re.findall(r"\.\./examples/ci/([^)]+)\)", (ROOT / "docs/ci.md").read_text())) == recipes
+    run_by = (ROOT / "tests/distributions/test_recipes.py").read_text()
+    assert [name for name in recipes if f'"{name}"' not in run_by] == []
 
 
 @pytest.fixture(scope="module")

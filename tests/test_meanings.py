@@ -68,7 +68,7 @@ def test_every_setting_is_here() -> None:
 @pytest.mark.parametrize(("field", "driver"), pairs(Refused))
 def test_a_setting_that_would_mislead_is_refused(field: str, driver: str) -> None:
     option = settings.BY_FIELD[field]
-    with pytest.raises(settings.SettingsError, match=f"{option.flag}=.* has no effect on the {driver} driver: "):
+    with pytest.raises(settings.SettingsError, match=f"{option.flag}=.* is refused on the {driver} driver: "):
         settings.load({"driver": driver, field: CHANGED[field]}, {})
     settings.load({field: CHANGED[field]}, {})  # the driver is yet to be chosen
 
@@ -80,7 +80,7 @@ def test_a_refusal_is_an_exit_status(chosen: list[str]) -> None:
     command = ("-m", "torchdevice_cuda", *chosen, "--devices", "2", "-c", "import torch")
     done = run_forked(*command, environment={"TORCHDEVICE_EMULATE_MPS": "1"}, check=False)
     assert done.status != 0
-    assert "--devices=2 has no effect on the mps driver" in done.err.splitlines()[-1]
+    assert "--devices=2 is refused on the mps driver" in done.err.splitlines()[-1]
 
 
 # ------------------------------------------------------------------------------------ nothing

@@ -273,9 +273,7 @@ def test_a_path_is_seen_from_where_it_was_given() -> None:
 
 
 def test_settings_that_do_not_act_on_a_driver_are_refused() -> None:
-    with pytest.raises(
-        settings.SettingsError, match=r"^--capability=8.0 has no effect on the cuda driver: the real GPU "
-    ):
+    with pytest.raises(settings.SettingsError, match=r"^--capability=8.0 is refused on the cuda driver: the real GPU "):
         settings.load({"driver": "cuda", "capability": "8.0"}, {})
     chosen = settings.load({"driver": "cuda", "name": "x", "nvidia_smi": True, "float64": "cpu"}, {})
     lines = settings.describe_unsupported(chosen, "cuda", Ignored)

@@ -12,7 +12,7 @@ from harness import clean_environment, run
 from harness.processes import ROOT
 
 pytestmark = pytest.mark.slow
-PARTS = ("docs", "tools/site.py", "mkdocs.yml", "CONTRIBUTING.md", "CHANGELOG.md", "shim/README.md")
+PARTS = ("docs", "tools/site.py", "mkdocs.yml", "CONTRIBUTING.md", "CHANGELOG.md", "shim/README.md", "examples/ci")
 CODE = ("torchdevice_cuda/__init__.py", "torchdevice_cuda/native/README.md")
 
 
@@ -35,6 +35,8 @@ def test_it_builds(copy: Path) -> None:
     home = (copy / "site" / "index.html").read_text()
     assert 'href="drivers/"' in home and 'src="images/before-after.png"' in home and home.count("tabbed-block") == 4
     assert 'id="torchdevice_cuda.activate"' in (copy / "site" / "api" / "index.html").read_text()
+    assert 'href="../examples/ci/Dockerfile.txt"' in (copy / "site" / "ci" / "index.html").read_text()
+    assert (copy / "site/examples/ci/gitlab-ci.yml.txt").read_text() == (ROOT / "examples/ci/gitlab-ci.yml").read_text()
     assert 'href="../drivers/' in (copy / "site" / "settings" / "index.html").read_text()
 
 

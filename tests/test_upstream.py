@@ -101,8 +101,10 @@ def test_outcomes_of_a_gpu_are_compared(tool: ModuleType, tmp_path: Path, capsys
     assert "folder/test_it.py: 2 of 5 tests pass" in capsys.readouterr().out
     path = tmp_path / "expected" / "folder" / "test_it.toml"
     assert path.with_suffix(".gpu").read_text().splitlines() == [
-        "# A GPU: 2 of 5 tests pass; these do not",
+        "# A GPU: 2 of 5 tests pass",
         "failed TestIt::test_b_fails",
+        "passed TestIt::test_a_passes",
+        "passed TestIt::test_e_is_expected_to_fail",
         "skipped TestIt::test_c_is_skipped",
         "unknown TestIt::test_d_crashes",
     ]
@@ -115,6 +117,19 @@ def test_outcomes_of_a_gpu_are_compared(tool: ModuleType, tmp_path: Path, capsys
     found[0]["outcome"] = "skipped"
     assert list(expectations.complaints(found, "virtual", whole=True)) == ["TestIt::test_a_passes skipped: "]
     assert expectations.count_as_on_gpu(found) == (2, 1)
+    path.with_suffix(".gpu").write_text("# An older list, without those that pass\nfailed TestIt::test_b_fails\n")
+    older = tool.Expectations.read(path).gpu
+    assert older.passes("TestIt::test_a_passes") and older.passes("TestIt::test_of_which_it_says_nothing")
+    assert not expectations.gpu.passes("TestIt::test_of_which_it_says_nothing")
+
+
+def test_a_sample_takes_tests_of_gpus_first(tool: ModuleType) -> None:
+    tests = [f"test_it.py::TestIt::test_{i}{'_cuda' if i % 3 == 0 else ''}" for i in range(30)]
+    drawn = [tool._draw(tests, 12, seed, gpu_first=True) for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert [sum("cuda" in test for test in sample) for sample in drawn] == [10] * 3
+    assert len(set(drawn[0])) == len(drawn[0]) == 12
+    assert sum("cuda" in test for test in tool._draw(tests, 12, 0, gpu_first=False)) < 10
 
 
 def test_a_row_counts_what_ran(tool: ModuleType) -> None:

@@ -22,8 +22,10 @@ PAGES = {
     "shim/README.md": "shim.md",
     "torchdevice_cuda/native/README.md": "native.md",
 }
+#: Files that pages link to; the site has copies of them.
+FILES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples/ci").iterdir()))
 #: README shows what the home page shows, on a code host.
-_LINKED = {**PAGES, "README.md": "index.md"}
+_LINKED = {**PAGES, "README.md": "index.md", **{name: f"{name}.txt" for name in FILES}}
 _LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
 
 
@@ -36,6 +38,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages."""
     for source, uri in PAGES.items():
         files.append(File.generated(config, uri, content=(ROOT / source).read_text(encoding="utf-8")))
+    for name in FILES:
+        files.append(File.generated(config, _LINKED[name], content=(ROOT / name).read_text(encoding="utf-8")))
     return files
 
 

@@ -204,7 +204,7 @@ def check_streams(mode: str) -> None:
     exception = settings.find_exception("check_streams", chosen.name)
     if exception is not None:
         raise ActivationError(
-            f"--check-streams has no effect on the {chosen.name} driver: {exception.why}; use --driver virtual"
+            f"--check-streams is refused on the {chosen.name} driver: {exception.why}; use --driver virtual"
         )
     if chosen.native is not None:
         races.start(chosen.native, mode, _list_hidden(sys.modules["torch"], "numpy", "triton"))

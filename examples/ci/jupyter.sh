@@ -1,4 +1,7 @@
-# A kernel of Jupyter in which every notebook sees a GPU, and a notebook that is run in it.
+# A kernel of Jupyter in which every notebook sees a GPU, and your notebook.ipynb run in it.
+# torchdevice-cuda's wheels are in the folder wheels: no package index has them yet.
+# `pip wheel --no-deps . ./shim -w wheels`, in its sources, builds them.
+export PIP_FIND_LINKS=wheels
 pip install torchdevice-cuda torchdevice-cuda-shim ipykernel nbconvert numpy
 python -m torchdevice_cuda --driver virtual --build
 python -m ipykernel install --sys-prefix --name virtual-gpu --display-name "Python (virtual GPU)" \

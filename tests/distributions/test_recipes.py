@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 import shutil
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from .environments import Environment, build, tree
 
 pytestmark = [pytest.mark.slow, pytest.mark.native]
 RECIPES = ROOT / "examples" / "ci"
+PAGE = ROOT / "docs" / "ci.md"
 TESTS = ROOT / "examples" / "test_memory_budget.py"
 ALL_RAN = re.compile(r"\b3 passed\b(?!.*skipped)")
 
@@ -139,14 +141,20 @@ def test_pytest(wheels: Path, project: Path, tmp_path: Path) -> None:
     assert ALL_RAN.search(done.out), done
 
 
+def test_the_steps_of_the_page(wheels: Path, project: Path, tmp_path: Path) -> None:
+    """Run the shell commands that the page lists for CI."""
+    (steps,) = re.findall(r"(?:^    \S.*\n)+", PAGE.read_text(), flags=re.MULTILINE)
+    runner = Runner(tmp_path / "environment", wheels, project)
+    done = runner.run("pip install --find-links wheels pytest\n" + textwrap.dedent(steps), {})
+    assert places.find_cache_key("cuda") in done.out and ALL_RAN.search(done.out), done
+
+
 def test_jupyter(wheels: Path, project: Path, tmp_path: Path) -> None:
     nbformat = pytest.importorskip("nbformat")
     for needed in ("ipykernel", "nbconvert"):
         pytest.importorskip(needed)
     cell = nbformat.v4.new_code_cell("import torch\nprint(torch.ones(3).cuda().sum(), torch.cuda.mem_get_info()[1])")
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), project / "notebook.ipynb")
-    Runner(tmp_path / "environment", wheels, project).run(
-        (RECIPES / "jupyter.sh").read_text(), {"PIP_FIND_LINKS": "wheels"}
-    )
+    Runner(tmp_path / "environment", wheels, project).run((RECIPES / "jupyter.sh").read_text(), {})
     (ran,) = nbformat.read(project / "done.ipynb", 4).cells
     assert ran.outputs[0]["text"] == f"tensor(3., device='cuda:0') {2 << 30}\n"

@@ -151,7 +151,7 @@ def test_the_one_asked_for_cannot_be_had(table: Table) -> None:
 def test_settings_that_do_not_act(table: Table, caplog: pytest.LogCaptureFixture) -> None:
     table.makes("cuda")
     table.makes("cpu")
-    with pytest.raises(DriverUnavailable, match="^--memory=.* has no effect on the cuda driver: the GPU.s memory"):
+    with pytest.raises(DriverUnavailable, match="^--memory=.* is refused on the cuda driver: the GPU.s memory"):
         selection.select(chosen(memory=1 << 30), TORCH_C)
     with caplog.at_level(logging.INFO, "torchdevice_cuda"):
         selection.select(chosen("cpu", policy="accelerate"), TORCH_C)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import types
 from importlib import metadata
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from harness import Finished, clean_environment, python, run_forked
 from native.compilers import Bench
 
 from torchdevice_cuda import children
+from torchdevice_cuda.integrations import pytest_memory
 
 SUITE = Path(__file__).with_name("suite")
 PLUGIN = "torchdevice_cuda.integrations.pytest_plugin"
@@ -43,6 +45,22 @@ def test_tests_for_gpus_run(workers: str) -> None:
     peaks, _, left = done.out.partition("device memory that tests left behind")
     assert re.search(r"32\.00 MiB  .*::test_holds_much\n +4\.00 MiB  .*::test_computes\n +1\.00 MiB  ", peaks)
     assert re.findall(r"MiB  .*::(\w+)", left) == ["test_leaves_memory"]
+
+
+def test_memory_of_failed_tests_is_no_leak(capsys: pytest.CaptureFixture[str]) -> None:
+    """The traceback of a failed test holds its tensors."""
+    memory = pytest_memory.Books(False, None, "")
+    for name, outcome in (("leaks", "passed"), ("fails", "failed")):
+        for when, result in (("call", outcome), ("teardown", "passed")):
+            made = pytest.TestReport(name, ("", 0, ""), {}, result, None, when)  # type: ignore[arg-type]
+            made.user_properties = [("torchdevice_peak_bytes", 1536), ("torchdevice_left_bytes", 512)]
+            memory.pytest_runtest_logreport(made)
+    lines: list[str] = []
+    memory.pytest_terminal_summary(
+        types.SimpleNamespace(section=lambda title, sep: lines.append(title), line=lines.append)
+    )
+    assert [line.split() for line in lines[1:3]] == [["1.50", "KiB", "fails"], ["1.50", "KiB", "leaks"]]
+    assert lines[3:] == ["device memory that tests left behind", "      0.50 KiB  leaks"]
 
 
 @pytest.mark.native

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import shutil
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +24,19 @@ TYPED = {
     ("--no-",): {"--no-build"},
     ("--completion", "f"): {"fish"},
     ("--build", "--wheel"): {"--wheel-dir"},
+    ("--rehea",): {"--rehearse", "--rehearse=strict"},
+    ("--rehearse", "str"): set(),  # it would be a program
 }
+#: Keeps a terminal's echo and prompts away from what is read: each completion writes what it offers into a file.
+ZSH = """
+fpath=({folder} $fpath); autoload -Uz compinit && compinit -u -D
+compadd() {{
+  local -a offered; builtin compadd -A offered "$@"
+  print -rl -- $offered >> {folder}/offered; builtin compadd "$@"
+}}
+offer() {{ : >> {folder}/offered; zle complete-word; print done >> {folder}/ended; zle send-break }}
+zle -N offer && bindkey '^I' offer && print ready > {folder}/ready
+"""
 #: Completes words in bash as it does itself, and prints what is offered.
 BASH = """
 source "$1"; shift
@@ -48,13 +64,55 @@ def test_bash(tmp_path: Path) -> None:
         assert all(word.startswith(words[-1]) for word in done.out.split()), (words, done)
 
 
-@pytest.mark.parametrize(("shell", "check"), [("zsh", "-n"), ("fish", "--no-execute")])
-def test_other_shells_can_read_it(shell: str, check: str, tmp_path: Path) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell}")
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")
+def test_fish(tmp_path: Path) -> None:
     script = tmp_path / "completion"
-    script.write_text(options.completion(shell))
-    assert run([shell, check, str(script)]).status == 0
+    script.write_text(options.completion("fish"))
+    for words, offered in TYPED.items():
+        asked = f"source {script}; complete -C 'torchdevice-cuda {' '.join(words)}'"
+        done = run(["fish", "--no-config", "-c", asked], environment=clean_environment(HOME=str(tmp_path)))
+        found = {line.split("\t")[0] for line in done.out.splitlines()}
+        assert done.status == 0 and not done.err and found >= offered, (words, done)
+        assert all(word.startswith(words[-1]) for word in found), (words, done)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh")
+def test_zsh(tmp_path: Path) -> None:
+    """Type in a terminal: zsh completes nowhere else."""
+    (tmp_path / "_torchdevice-cuda").write_text(options.completion("zsh"))
+    (tmp_path / "setup").write_text(ZSH.format(folder=tmp_path))
+    terminal, other = pty.openpty()
+    environment = clean_environment(HOME=str(tmp_path), TERM="dumb")
+    shell = subprocess.Popen(
+        ["zsh", "-f", "-i"], stdin=other, stdout=other, stderr=other, env=environment, start_new_session=True
+    )
+    try:
+        os.close(other)
+        os.write(terminal, f"source {tmp_path}/setup\n".encode())
+        _await(tmp_path / "ready", terminal)
+        for words, offered in TYPED.items():
+            os.write(terminal, f"torchdevice-cuda {' '.join(words)}\t".encode())
+            _await(tmp_path / "ended", terminal)
+            found = set((tmp_path / "offered").read_text().split())
+            assert found >= offered and all(word.startswith(words[-1]) for word in found), (words, found)
+            (tmp_path / "ended").unlink()
+            (tmp_path / "offered").unlink()
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(terminal)
+
+
+def _await(path: Path, terminal: int) -> None:
+    """Read the terminal, which would be full otherwise, until a file has a line."""
+    os.set_blocking(terminal, False)
+    printed, end = b"", time.monotonic() + 30
+    while not (path.exists() and path.read_text().endswith("\n")):
+        assert time.monotonic() < end, printed.decode(errors="replace")
+        try:
+            printed += os.read(terminal, 65536)
+        except BlockingIOError:
+            time.sleep(0.02)
 
 
 def test_the_table_is_what_the_command_line_reads() -> None:

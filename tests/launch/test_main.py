@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import py_compile
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from harness import clean_environment, run
 
 from .running import OURS, PROGRAMS, alike, copy, python, write
 
@@ -149,10 +151,20 @@ def test_multiprocessing_of_a_module(tmp_path: Path, method: str) -> None:
     assert alike("-m", "package.pool", method, folder=tmp_path).status == 0
 
 
-def test_env_describes_the_machine() -> None:
-    done = python(*OURS, "--driver", "cpu", "--devices", "2", "env")
-    assert "Is CUDA available: True" in done.out
-    assert "GPU models and configuration: \nGPU 0: " in done.out and "\nGPU 1: " in done.out
+def test_env_lists_the_gpus_of_its_settings(tmp_path: Path) -> None:
+    """``nvidia-smi`` lists those of other processes, too."""
+    running = "import torch; torch.ones(1).cuda(); print(flush=True); input()"
+    environment = clean_environment(TORCHDEVICE_RUNTIME_DIR=str(tmp_path))
+    words = [sys.executable, *OURS, "--driver", "cpu", "--devices", "3", "-c", running]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"\n"
+        asked = [sys.executable, *OURS, "--driver", "cpu", "--devices", "2"]
+        listed = run([*asked, "nvidia-smi", "-L"], environment=environment).out
+        collected = run([*asked, "env"], environment=environment).out
+        other.communicate(b"\n")
+    assert listed.count("GPU-") == 3 and "Is CUDA available: True" in collected, (listed, collected)
+    assert "GPU models and configuration: \nGPU 0: " in collected and "\nGPU 1: " in collected, collected
+    assert "\nGPU 2: " not in collected, collected
 
 
 def test_an_installed_command_runs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import functools
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,10 +41,10 @@ class Line:
 
 @dataclasses.dataclass
 class GpuOutcomes:
-    """Outcomes of a file's tests on a real GPU: those that do not pass, by name."""
+    """Outcomes of a file's tests on a real GPU, by name."""
 
     heading: str
-    others: Mapping[str, str]
+    outcomes: Mapping[str, str]
 
     @classmethod
     def read(cls, path: Path) -> GpuOutcomes | None:
@@ -57,12 +58,16 @@ class GpuOutcomes:
     def write(self, path: Path) -> None:
         """Write them, sorted."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = sorted(f"{outcome} {test}" for test, outcome in self.others.items())
+        lines = sorted(f"{outcome} {test}" for test, outcome in self.outcomes.items())
         path.write_text("\n".join([f"# {self.heading}", *lines]) + "\n")
 
+    @functools.cached_property
+    def _unnamed(self) -> str:
+        return "unknown" if "passed" in self.outcomes.values() else "passed"
+
     def passes(self, test: str) -> bool:
-        """Return whether a test passed there, or was not run there."""
-        return test not in self.others
+        """Return whether a test passed there; under an older list, also whether it was not run there."""
+        return self.outcomes.get(test, self._unnamed) == "passed"
 
 
 def read_junit(paths: Iterable[Path]) -> dict[str, dict[str, str]]:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,6 +33,23 @@ STARTING = 600  # seconds: a file of tests may make thousands of them when it is
 
 #: Ended with this one, however it ends.
 running: set[subprocess.Popen[bytes]] = set()
+_ending = threading.Event()
+
+
+@contextlib.contextmanager
+def ending_all() -> Iterator[None]:
+    """End what is still running when the block is left, and start nothing more meanwhile."""
+    _ending.clear()
+    try:
+        yield
+    finally:
+        _ending.set()
+        for process in list(running):
+            end(process)
+
+
+class UnreadableSuiteError(Exception):
+    """pytest finds no tests in a file."""
 
 
 @dataclasses.dataclass
@@ -46,9 +64,11 @@ class Run:
 
     def _begin(self, arguments: Sequence[str], record: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
         paths = [str(ROOT), str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH")]
+        # A GPU that is named has its own memory.
+        named = any(setting.startswith("--gpu=") for setting in self.settings)
         environment = {
             **os.environ,
-            **DRIVERS[self.driver],
+            **{name: value for name, value in DRIVERS[self.driver].items() if not (named and name in _MEMORY)},
             RECORD: str(record),
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         }
@@ -76,12 +96,12 @@ class Run:
                     end(process)
             for line in read_lines(record):
                 return list(line["tests"])
-            raise SystemExit(f"{self.suite} cannot be read:\n{log.read_text(errors='replace')[-2000:]}")
+            raise UnreadableSuiteError(f"it cannot be read:\n{log.read_text(errors='replace')[-2000:]}")
 
     def results(self, tests: Sequence[str], log: IO[bytes]) -> Iterator[dict[str, Any]]:
         """Run the tests and yield each outcome."""
         left = collections.deque(tests)
-        while left:
+        while left and not _ending.is_set():
             before = len(left)
             with tempfile.TemporaryDirectory() as folder:
                 record, names = Path(folder, "record"), Path(folder, "tests")
@@ -94,7 +114,7 @@ class Run:
                         yield result
                 finally:
                     end(process)
-            if len(left) == before:  # it did not come as far as a test
+            if len(left) == before and not _ending.is_set():  # it did not come as far as a test
                 yield {"test": left.popleft(), "outcome": "crashed", "words": f"exit status {process.returncode}"}
 
     def _watch(self, process: subprocess.Popen[bytes], record: Path) -> Iterator[dict[str, Any]]:
@@ -109,7 +129,7 @@ class Run:
                     yield {name: line[name] for name in ("test", "outcome", "words")}
             read = len(lines)
             if ended:
-                if underway:
+                if underway and not _ending.is_set():
                     yield {"test": underway, "outcome": "crashed", "words": _describe_status(process.returncode)}
                 return
             if time.monotonic() - since > (self.limit if underway else STARTING):

@@ -69,6 +69,7 @@ class Books:
         self._fails_on_fallback, self._limit, self._mark = fails_on_fallback, limit, mark
         self._peaks: list[tuple[int, str]] = []
         self._left: list[tuple[int, str]] = []
+        self._failed: set[str] = set()
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -118,11 +119,14 @@ class Books:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the figures, of workers too."""
+        if report.failed:
+            self._failed.add(report.nodeid)
         if report.when == "teardown":
             found = dict(report.user_properties)
             if found.get(_PEAK):
                 self._peaks.append((int(str(found[_PEAK])), report.nodeid))
-            if found.get(_LEFT):
+            # The traceback of a failed test holds its tensors: they are no leak.
+            if found.get(_LEFT) and report.nodeid not in self._failed:
                 self._left.append((int(str(found[_LEFT])), report.nodeid))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -135,7 +139,11 @@ class Books:
             if rows:
                 terminalreporter.section(title, sep="-")
                 for size, nodeid in sorted(rows, key=lambda row: (-row[0], row[1]))[:shown]:
-                    terminalreporter.line(f"{size / MIB:10.2f} MiB  {nodeid}")
+                    terminalreporter.line(f"{_describe(size):>14}  {nodeid}")
+
+
+def _describe(size: int) -> str:
+    return f"{size / MIB:.2f} MiB" if size >= MIB else f"{size / 1024:.2f} KiB"
 
 
 _USE = pytest.StashKey[_Use]()

@@ -12,13 +12,21 @@ from collections.abc import Sequence
 
 from .. import settings
 from .._version import __version__
-from ..settings import gpus, variables
+from ..settings import folders, gpus, variables
 from . import failing, options, planning, program
 
 NAME = failing.NAME
 _SMI = "nvidia-smi"
-#: The word that prints what an issue of PyTorch asks for, and the program that does; it calls nvidia-smi.
-_ENV, _COLLECT = "env", "from torch.utils.collect_env import main; main()"
+#: The word that prints what an issue of PyTorch asks for.
+_ENV = "env"
+#: The program that does. It calls nvidia-smi, which lists GPUs of other running processes unless it finds none.
+_COLLECT = f"""
+import os, tempfile
+from torch.utils.collect_env import main
+with tempfile.TemporaryDirectory() as folder:
+    os.environ["{folders.RUNTIME_DIR}"] = folder
+    main()
+"""
 FLAGS = {**options.FLAGS, **options.OLD_FLAGS}
 #: Actions that replace running a program, by option.
 _ACTIONS = {action.flag: action for action in options.ACTIONS}

@@ -154,9 +154,11 @@ def completion(shell: str) -> str:
 
     parser = argparse.ArgumentParser(prog=NAME, add_help=False)
     for flag in (*FLAGS, *OF_ACTIONS):
+        if flag in FLAGS and FLAGS[flag].bare:  # the next word is no value: values are offered with =
+            for word in (flag, *(f"{flag}={value}" for value in choices(flag))):
+                parser.add_argument(word, action="store_true", help=_described(flag))
+            continue
         made = parser.add_argument(flag, choices=choices(flag) or None, help=_described(flag))
-        if flag in FLAGS and FLAGS[flag].bare:
-            made.nargs = "?"
         if flag in _PATHS:
             made.complete = shtab.FILE if flag == "--report" else shtab.DIRECTORY  # type: ignore[attr-defined]
     for flag, form in FORMAT_FLAGS.items():

@@ -54,7 +54,7 @@ def read_options(rest: list[str]) -> Plan:
 
 def override(overrides: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a plan's rehearsal."""
-    return {"gpu": "h200", "memory": _MEMORY, "rehearse": "on", **overrides}
+    return {"driver": "virtual", "gpu": "h200", "memory": _MEMORY, "rehearse": "on", **overrides}
 
 
 def _read_prices(path: str) -> dict[str, float]:

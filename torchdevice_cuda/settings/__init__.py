@@ -87,7 +87,8 @@ def describe_unsupported(chosen: Settings, driver: str, kind: type[Ignored | Ref
         value, found = getattr(chosen, option.field), find_exception(option.field, driver)
         if isinstance(found, kind) and value != getattr(default, option.field):
             spelled = f"{option.flag or option.variable}={option.write(value)}"
-            lines.append(f"{spelled} has no effect on the {driver} driver: {found.why}")
+            verb = "is refused" if kind is Refused else "has no effect"
+            lines.append(f"{spelled} {verb} on the {driver} driver: {found.why}")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 from pathlib import Path
@@ -119,6 +120,8 @@ def test_the_text_leads_with_what_cannot_work(tmp_path: Path) -> None:
     for number in range(40):
         shutil.copy(PROJECT / "model.py", tmp_path / f"model{number:02}.py")
     shutil.copy(PROJECT / "broken.txt", tmp_path / "zz.py")
+    for name in ("a.cu", "b.cuh"):
+        (tmp_path / name).write_text("#include <cute/tensor.hpp>\n")
     for driver in ("virtual", "mps", "cpu"):
         text, status = command.run([str(tmp_path)], "text", settings.load({"driver": driver}, {}))
         lines = text.splitlines()
@@ -127,7 +130,29 @@ def test_the_text_leads_with_what_cannot_work(tmp_path: Path) -> None:
         assert kinds[0] == "Cannot work" and kinds[-1] == f"Works on the {driver} driver"
         assert kinds == sorted(kinds, key=[*output.TITLES.values(), "Not read", kinds[-1]].index)
         assert f"{tmp_path}/model00.py:" in lines[0] and "40 files in all" in text
+        assert "zz.py: SyntaxError" in lines[-2] and "; 2 sources of CUDA C++: build them here" in lines[-2]
         assert f"the other {40 * counted(driver, WORKS)} uses" in lines[-1].replace(",", ""), text
+
+
+def test_kernels_are_named_in_every_format(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").touch()
+    chosen = settings.load({"driver": "virtual"}, {})
+    for form in ("text", "lines", "html"):
+        assert f"1 source of CUDA C++ ({tmp_path}/k.cu): build it here" in command.run([str(tmp_path)], form, chosen)[0]
+    assert json.loads(command.run([str(tmp_path)], "json", chosen)[0])["kernels"] == [f"{tmp_path}/k.cu"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["accelerate", "timm", "transformers"])
+def test_a_public_project_fits_ten_lines(name: str) -> None:
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip(f"no {name}")
+    folder = spec.submodule_search_locations[0]
+    done = run_forked("-m", "torchdevice_cuda", "--scan", folder, "--driver", "mps", check=False)
+    lines = done.out.splitlines()
+    assert len(lines) <= 10 and lines[-1].startswith("Works on the mps driver: the other "), done
+    assert done.status == int(lines[0].startswith("Cannot work: ")), done
 
 
 def counted(driver: str, verdict: str) -> int:

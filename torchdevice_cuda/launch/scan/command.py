@@ -18,6 +18,8 @@ from .output import FORMATS, Result
 from .rules import UNSUPPORTED
 
 _SKIPPED = {"__pycache__", "node_modules", "site-packages", "build", "dist"}
+#: Sources of CUDA C++, which are counted only.
+_KERNELS = (".cu", ".cuh")
 #: Larger files are data with the name of a program.
 _MOST_BYTES = 4 << 20
 _SECONDS_BETWEEN = 0.1
@@ -48,16 +50,18 @@ def run(paths: Sequence[str], form: str, settings: Settings) -> tuple[str, int]:
 
 
 def scan(paths: Sequence[str], driver: str) -> Result:
-    """Read every Python file below the paths."""
+    """Read every Python file below the paths; count sources of kernels."""
     began = time.monotonic()
-    files = [file for path in paths for file in _files(path)]
+    listed = [file for path in paths for file in _files(path)]
+    kernels = [file for file in listed if file.endswith(_KERNELS)]
+    files = [file for file in listed if not file.endswith(_KERNELS)]
     found: list[tuple[str, Use]] = []
     unread: list[tuple[str, str]] = []
     for file, (these, why) in zip(files, _shown(_all_uses(files, driver), len(files)), strict=True):
         found += [(file, use) for use in these]
         if why is not None:
             unread.append((file, why))
-    return Result(driver, found, unread, len(files), time.monotonic() - began)
+    return Result(driver, found, unread, kernels, len(files), time.monotonic() - began)
 
 
 def _files(path: str) -> Iterator[str]:
@@ -68,7 +72,7 @@ def _files(path: str) -> Iterator[str]:
         raise ScanError(f"there is no file or folder {path!r}; name a Python file, or the folder of a project")
     for folder, below, names in os.walk(path):
         below[:] = sorted(name for name in below if name not in _SKIPPED and not name.startswith("."))
-        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))
+        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", *_KERNELS)))
 
 
 def _uses(driver: str, file: str) -> _Read:

@@ -27,6 +27,7 @@ class Result(NamedTuple):
     driver: str
     found: list[tuple[str, Use]]
     unread: list[tuple[str, str]]  # files, and the reasons
+    kernels: list[str]  # sources of CUDA C++, which are not read
     files: int
     seconds: float
 
@@ -64,6 +65,13 @@ def count(result: Result) -> dict[str, int]:
     return {what: counted[what] for what in VERDICTS}
 
 
+def describe_kernels(result: Result) -> str:
+    """Return the number of sources of CUDA C++, and what to do with them."""
+    number = len(result.kernels)
+    sources = f"1 source of CUDA C++ ({result.kernels[0]})" if number == 1 else f"{number:,} sources of CUDA C++"
+    return f"{sources}: build {'it' if number == 1 else 'them'} here and run the tests (docs/kernels.md)"
+
+
 def _text(result: Result) -> str:
     """Return what cannot work, then what differs, then one line for the rest."""
     lines = []
@@ -75,10 +83,15 @@ def _text(result: Result) -> str:
         if rest:
             kinds = len(these) - most
             lines.append(f"{TITLES[verdict]}: {rest:,} more, of {kinds} other {'kind' if kinds == 1 else 'kinds'}")
+    unread = []
     if result.unread:
         file, why = result.unread[0]
         others = f" (and {len(result.unread) - 1} more)" if len(result.unread) > 1 else ""
-        lines.append(f"Not read: {file}{others}: {why}")
+        unread.append(f"{file}{others}: {why}")
+    if result.kernels:
+        unread.append(describe_kernels(result))
+    if unread:
+        lines.append(f"Not read: {'; '.join(unread)}")
     works = count(result)[WORKS]
     which = "all" if works == len(result.found) else "the other"
     uses = f"{works:,} {'use' if works == 1 else 'uses'} of CUDA"
@@ -98,6 +111,8 @@ def _lines(result: Result) -> str:
             advice = f": {use.verdict.advice}" if use.verdict.advice else ""
             lines.append(f"{file}:{use.line}:{use.column + 1}: {use.verdict.what}: {use.what}{advice}")
     lines += [f"{file}: not read: {why}" for file, why in result.unread]
+    if result.kernels:
+        lines.append(f"not read: {describe_kernels(result)}")
     counts = ", ".join(f"{number} {what}" for what, number in count(result).items())
     lines.append(
         f"{len(result.found)} uses of CUDA in {result.files} files on the {result.driver} driver: {counts} "
@@ -128,7 +143,12 @@ def _html(result: Result) -> str:
         }
 
     shown = [{"group": group, "uses": [describe(file, use) for file, use in group.uses]} for group in groups(result)]
-    return environment.get_template("page.html.jinja").render(result=result, counts=count(result), groups=shown)
+    return environment.get_template("page.html.jinja").render(
+        result=result,
+        counts=count(result),
+        groups=shown,
+        kernels=describe_kernels(result) if result.kernels else "",
+    )
 
 
 def _json(result: Result) -> str:
@@ -150,6 +170,7 @@ def _json(result: Result) -> str:
             for file, use in result.found
         ],
         "unread": [{"file": file, "why": why} for file, why in result.unread],
+        "kernels": result.kernels,
     }
     return json.dumps(document, indent=1) + "\n"
 
