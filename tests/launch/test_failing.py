@@ -187,7 +187,13 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("compiled"))}
 
 
-@pytest.mark.parametrize("where", [pytest.param(each, marks=each.marks, id=str(each)) for each in (CPU, VIRTUAL, MPS)])
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param(each, marks=[*each.marks, *([] if each is VIRTUAL else [pytest.mark.slow])], id=str(each))
+        for each in (CPU, VIRTUAL, MPS)
+    ],
+)
 def test_optimised_python(where: ChildConfig, compiled: dict[str, str]) -> None:
     must_be_ready(where)
     words = ("-OO", *OURS, "--driver", str(where.driver), "-c", HELLO)

@@ -271,7 +271,9 @@ def test_multiprocessing_inherits(installed: Path, method: str) -> None:
 
 
 def test_virtual_environments_and_pip_work(installed: Path, tmp_path: Path) -> None:
-    made = start(installed, "-m", "venv", str(tmp_path / "made"), path=[SHIM])
+    made = start(
+        installed, "-m", "venv", "--without-pip", "--system-site-packages", str(tmp_path / "made"), path=[SHIM]
+    )
     assert (made.status, made.err) == (0, "")
     listed = start(tmp_path / "made/bin/python", "-m", "pip", "list", path=[SHIM])
     assert (listed.status, listed.err) == (0, "")
@@ -279,14 +281,14 @@ def test_virtual_environments_and_pip_work(installed: Path, tmp_path: Path) -> N
 
 
 # ------------------------------------------------------------------------------- the real thing
-def test_real_torch(tmp_path: Path) -> None:
+def test_real_torch(installed: Path, tmp_path: Path) -> None:
     """torchrun under the installed shim: the launcher, its worker and a child of that see CUDA."""
-    python = make_environment(tmp_path / "real", shim=True, see=[*our_packages(), ROOT])
     look = "import torch; print(torch.cuda.is_available(), torch.cuda.device_count(), flush=True)"
     program = f"{look}; import subprocess, sys; subprocess.run([sys.executable, '-c', {look!r}], check=True)"
     script = str(write(tmp_path / "worker.py", program))
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
-    done = start(python, *launcher, script, TORCHDEVICE_DRIVER="cpu", TORCHDEVICE_DEVICES="3")
+    settings = {"TORCHDEVICE_DRIVER": "cpu", "TORCHDEVICE_DEVICES": "3"}
+    done = start(installed, *launcher, script, path=[ROOT], **settings)
     assert (done.status, done.out) == (0, "True 3\nTrue 3\n"), done.err
 
 

@@ -193,3 +193,96 @@ def test_ragged_tensors_use_fused_kernels() -> None:
         out.values().sum().backward()
         assert ragged.grad is not None
         assert not ragged.grad.values().isnan().any()
+
+
+def exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """Return attention of positions x heads x size, in float64 on the CPU."""
+    q, k, v = (t.detach().cpu().double().transpose(0, 1) for t in (q, k, v))
+    k, v = (t.repeat_interleave(q.shape[0] // k.shape[0], 0) for t in (k, v))
+    scores = (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).masked_fill(~allowed, -float("inf"))
+    return (scores.softmax(-1).nan_to_num(0.0) @ v).transpose(0, 1)
+
+
+def window(queries: int, keys: int, back: int, ahead: int) -> torch.Tensor:
+    apart = torch.arange(keys) - torch.arange(queries)[:, None] - (keys - queries)
+    return (apart >= -back if back >= 0 else apart == apart) & (apart <= ahead if ahead >= 0 else apart == apart)
+
+
+@child(H200)
+def test_packed_sequences_attend_within_a_window() -> None:
+    lengths, starts = (5, 1, 9), torch.tensor([0, 5, 6, 15], dtype=torch.int32, device="cuda")
+    q, k, v = (torch.randn(15, heads, 16, device="cuda").bfloat16().requires_grad_() for heads in (4, 2, 2))
+    for back, ahead, causal in ((2, 3, False), (4, -1, False), (-1, 0, False), (3, -1, True), (100, 100, False)):
+        made = torch.ops.aten._flash_attention_forward(
+            q, k, v, starts, starts, 9, 9, 0.0, causal, False, window_size_left=back, window_size_right=ahead
+        )
+        right, first = [], 0
+        for n in lengths:
+            part = slice(first, first := first + n)
+            right.append(exact(q[part], k[part], v[part], window(n, n, back, 0 if causal else ahead)))
+        torch.testing.assert_close(made[0].cpu().double(), torch.cat(right), atol=2e-2, rtol=2e-2)
+        grad = torch.randn_like(made[0])
+        grads = torch.ops.aten._flash_attention_backward(
+            grad, q, k, v, made[0], made[1], starts, starts, 9, 9, 0.0, causal, made[2], made[3],
+            window_size_left=back, window_size_right=ahead,
+        )  # fmt: skip
+        leaves = [t.detach().cpu().double().requires_grad_() for t in (q, k, v)]
+        first, total = 0, 0.0
+        for n in lengths:
+            part = slice(first, first := first + n)
+            a, b, c = (t[part].transpose(0, 1) for t in leaves)
+            scores = a @ b.repeat_interleave(2, 0).transpose(1, 2) / 4
+            scores = scores.masked_fill(~window(n, n, back, 0 if causal else ahead), -float("inf"))
+            out = (scores.softmax(-1) @ c.repeat_interleave(2, 0)).transpose(0, 1)
+            total = total + (out * grad[part].cpu().double()).sum()
+        for got, wanted in zip(grads, torch.autograd.grad(total, leaves), strict=True):
+            torch.testing.assert_close(got.cpu().double(), wanted, atol=5e-2, rtol=5e-2)
+
+
+@child(H200)
+def test_cached_keys_lie_in_pages_and_are_fewer_than_there_is_room() -> None:
+    if "block_table" not in str(torch.ops.aten._flash_attention_forward.default._schema):
+        pytest.skip("this release of torch has no pages of keys")
+    starts = torch.arange(4, dtype=torch.int32, device="cuda")
+    used = torch.tensor([3, 8, 5], dtype=torch.int32, device="cuda")
+    q = torch.randn(3, 2, 16, device="cuda").half()
+    k, v = torch.randn(2, 6, 4, 2, 16, device="cuda").half().unbind()
+    table = torch.tensor([[4, 0], [1, 5], [3, 2]], dtype=torch.int32, device="cuda")
+    paged = torch.ops.aten._flash_attention_forward(
+        q, k, v, starts, None, 1, 8, 0.0, False, False, seqused_k=used, block_table=table
+    )[0]
+    rows = [torch.cat([t[page] for page in table[i].tolist()]) for i in range(3) for t in (k, v)]
+    for i, n in enumerate(used.tolist()):
+        right = exact(q[i : i + 1], rows[2 * i][:n], rows[2 * i + 1][:n], torch.ones(1, n, dtype=torch.bool))
+        torch.testing.assert_close(paged[i : i + 1].cpu().double(), right, atol=3e-3, rtol=3e-3)
+    packed = torch.ops.aten._flash_attention_forward(
+        q, torch.cat(rows[::2]), torch.cat(rows[1::2]), starts, 8 * starts, 1, 8, 0.0, False, False, seqused_k=used
+    )[0]
+    assert torch.equal(packed, paged)
+
+
+@child(H200)
+def test_dropped_probabilities_are_shown_as_negative() -> None:
+    q = heads(2, 3, 100, 32, dtype=torch.float16)
+    made = torch.ops.aten._scaled_dot_product_flash_attention(q, q, q, 0.4, False, return_debug_mask=True)
+    shown = made[8]
+    assert shown.shape == (2, 3, 128, 128) and shown.dtype is torch.float16
+    kept = shown[..., :100, :100] >= 0
+    assert 0.57 < kept.double().mean().item() < 0.63
+    p = torch.softmax(q.double() @ q.double().transpose(-1, -2) / 32**0.5, -1)
+    torch.testing.assert_close(made[0].double(), (p * kept / 0.6) @ q.double(), atol=5e-3, rtol=5e-3)
+    with pytest.raises(RuntimeError, match="return_softmax is only supported when p_dropout > 0.0"):
+        torch.ops.aten._scaled_dot_product_flash_attention(q, q, q, 0.0, False, return_debug_mask=True)
+
+
+@child(H200)
+def test_the_efficient_kernel_attends_within_a_window() -> None:
+    q, k, v = (torch.randn(1, 12, 2, 16, device="cuda") for _ in range(3))
+    for mask in (1, 2):
+        made = torch.ops.aten._efficient_attention_forward(
+            q, k, v, None, None, None, None, None, 0.0, mask, window_size=4
+        )[0]
+        right = exact(q[0], k[0], v[0], window(12, 12, 3, 0))
+        torch.testing.assert_close(made[0].cpu().double(), right, atol=1e-5, rtol=1e-5)
+    with pytest.raises(RuntimeError, match="custom_mask_type not supported"):
+        torch.ops.aten._efficient_attention_forward(q, k, v, None, None, None, None, None, 0.0, 0, window_size=4)

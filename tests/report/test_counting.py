@@ -285,3 +285,16 @@ def test_a_report_is_bounded() -> None:
     found = counters.rows()
     assert len(found) == MOST_ROWS + 1
     assert found[0] == (2 * MOST_ROWS, "cuda", "cpu", OTHER_SITES)
+
+
+def compile_for_a_while() -> None:
+    from torchdevice_cuda.report.builds import build_time
+
+    build_time.seconds += 23.5
+
+
+def test_time_of_builds_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    in_child(compile_for_a_while, CPU.with_settings(report=str(file)))
+    (note,) = [note for note in read(file).notes if "compiling" in note]
+    assert note.startswith("23.50 s of the time went into compiling")

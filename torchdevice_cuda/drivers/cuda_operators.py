@@ -1,4 +1,4 @@
-"""Operators that only CUDA has: cuDNN's, depthwise convolutions, and the parts of SyncBatchNorm.
+"""Operators that only CUDA has: cuDNN's, depthwise convolutions, the parts of SyncBatchNorm, 2:4 sparsity.
 
 Each is an operator of PyTorch under another name, or composed of several, so it runs on the device if they do.
 """
@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+
+from . import semi_structured
 
 _aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -260,6 +262,7 @@ KERNELS: dict[str, Kernel] = {
     "batch_norm_elemt.out": _elements_out,
     "batch_norm_backward_reduce": _backward_reduce,
     "batch_norm_backward_elemt": _backward_elements,
+    **semi_structured.KERNELS,
 }
 
 

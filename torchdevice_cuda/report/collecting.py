@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .builds import build_time
 from .counters import Counters
 from .departures import departures
 from .device import Device
@@ -70,6 +71,7 @@ class Collector:
         self._begun = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         self._started = self._taken = time.monotonic()
         self._epoch = time.time()
+        self._built = build_time.seconds
 
     def document(self) -> Document:
         """Return the report so far."""
@@ -121,7 +123,7 @@ class Collector:
     def _now(self, clear: bool) -> Document:
         about, process = self._about, self.process()
         counted = self._device_counts(clear)
-        notes = tuple(note for note in (about.unseen, about.predicted) if note)
+        notes = tuple(note for note in (about.unseen, about.predicted, build_time.note(self._built)) if note)
         if self._counters is None:
             notes += ("Device requests are not counted: torchdevice_cuda was active before a report was asked for.",)
         return Document(

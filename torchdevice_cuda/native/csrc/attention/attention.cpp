@@ -10,6 +10,7 @@
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -20,6 +21,7 @@
 
 #include "attention/attention_dropout.h"
 #include "attention/cpu_attention.h"
+#include "attention/sequences.h"
 #include "operators/composites.h"
 #include "operators/types.h"
 
@@ -33,25 +35,18 @@ using at::Tensor;
 struct Attention {
   Tensor out, logsumexp;
   AttentionMask drawn;
+  Tensor shown;  // the probabilities, negative where dropped, if they are asked for
 };
 
-// The diagonal of a causal mask: how many positions beyond its own a query may attend to. Empty without a mask.
-using Diagonal = std::optional<int64_t>;
-Diagonal from_start(bool causal) {
-  return causal ? Diagonal(0) : std::nullopt;
-}
-// Align the mask at the end: the last query attends to the last key, whatever their numbers.
-Diagonal from_end(bool causal, const Tensor& q, const Tensor& k) {
-  return causal ? Diagonal(k.size(-2) - q.size(-2)) : std::nullopt;
-}
-
 Tensor attention_scores(
-    const Tensor& q, const Tensor& k, const OptTensor& bias, Diagonal causal, std::optional<double> scale) {
+    const Tensor& q, const Tensor& k, const OptTensor& bias, Band band, std::optional<double> scale) {
   const double s = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
   Tensor scores = at::matmul(q.to(at::kFloat), k.to(at::kFloat).transpose(-2, -1)).mul_(s);
   if (is_defined(bias)) scores = scores + *bias;
-  if (causal) {
-    const auto allowed = at::ones({q.size(-2), k.size(-2)}, q.options().dtype(at::kBool)).tril_(*causal);
+  if (band.first || band.last) {
+    auto allowed = at::ones({q.size(-2), k.size(-2)}, q.options().dtype(at::kBool));
+    if (band.last) allowed.tril_(*band.last);
+    if (band.first) allowed.triu_(*band.first);
     scores.masked_fill_(allowed.logical_not(), -std::numeric_limits<float>::infinity());
   }
   return scores;
@@ -62,19 +57,33 @@ Tensor probabilities(const Tensor& scores, const Tensor& lse) {
   return at::exp(scores - lse.unsqueeze(-1)).nan_to_num_(0.0);
 }
 
+// The flash kernel shows its dropout in a tensor of whole tiles.
+Tensor show_dropped(const Tensor& p, const Tensor& kept, const Tensor& q) {
+  constexpr int64_t kTile = 128;
+  const int64_t rows = p.size(-2), columns = p.size(-1);
+  const Tensor shown = at::where(kept.to(at::kBool), p, -p).to(q.scalar_type());
+  return at::constant_pad_nd(shown, {0, (kTile - columns % kTile) % kTile, 0, (kTile - rows % kTile) % kTile});
+}
+void check_debug(bool debug, double dropout) {
+  TORCH_CHECK(!debug || dropout > 0, "return_softmax is only supported when p_dropout > 0.0");
+}
+
 Attention attention_forward(
-    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, double dropout, Diagonal causal,
-    std::optional<double> scale, std::optional<int64_t> words = std::nullopt) {
-  if (cpu_attends(q, k, v, bias, dropout) && causal.value_or(0) == 0) {
-    auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal.has_value(), bias, scale);
+    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, double dropout, Band band,
+    std::optional<double> scale, std::optional<int64_t> words = std::nullopt, bool debug = false) {
+  if (cpu_attends(q, k, v, bias, dropout) && band.is_known_to_cpu()) {
+    const bool causal = band.last.has_value();
+    auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, bias, scale);
     return {out, sums.to(at::kFloat).contiguous(), make_empty_mask()};
   }
-  const Tensor scores = attention_scores(q, k, bias, causal, scale);
+  const Tensor scores = attention_scores(q, k, bias, band, scale);
   const Tensor lse = at::logsumexp(scores, {-1});
   auto drawn = make_empty_mask();
   if (dropout > 0) drawn = draw_attention_mask(q, k.size(-2), dropout, words);
-  const Tensor p = Dropped{drawn.kept, dropout}(probabilities(scores, lse));
-  return {at::matmul(p, v.to(at::kFloat)).to(q.scalar_type()), lse, drawn};
+  const Tensor all = probabilities(scores, lse), p = Dropped{drawn.kept, dropout}(all);
+  return {
+      at::matmul(p, v.to(at::kFloat)).to(q.scalar_type()), lse, drawn,
+      debug ? show_dropped(all, drawn.kept, q) : Tensor()};
 }
 
 struct AttentionGrads {
@@ -83,21 +92,20 @@ struct AttentionGrads {
 
 AttentionGrads attention_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Tensor& out,
-    const Tensor& lse, Diagonal causal, std::optional<double> scale, const Dropped& dropped = {},
-    bool bias_too = true) {
+    const Tensor& lse, Band band, std::optional<double> scale, const Dropped& dropped = {}, bool bias_too = true) {
   // The CPU's kernel reads one log-sum-exp per query.
   TORCH_CHECK(
       lse.size(-1) == q.size(-2), "the backward pass of attention needs logsumexp of ", q.size(-2),
       " queries, and got that of ", lse.size(-1), ": set compute_log_sumexp=True in the forward pass");
-  if (!dropped.kept.defined() && cpu_attends(q, k, v, bias, 0.0) && causal.value_or(0) == 0 &&
+  if (!dropped.kept.defined() && cpu_attends(q, k, v, bias, 0.0) && band.is_known_to_cpu() &&
       !(bias_too && is_defined(bias))) {
     auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        grad, q, k, v, out, lse, 0.0, causal.has_value(), bias, scale);
+        grad, q, k, v, out, lse, 0.0, band.last.has_value(), bias, scale);
     return {gq, gk, gv, Tensor()};
   }
   const double s = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
   const Tensor g = grad.to(at::kFloat);
-  const Tensor p = probabilities(attention_scores(q, k, bias, causal, scale), lse);
+  const Tensor p = probabilities(attention_scores(q, k, bias, band, scale), lse);
   const Tensor dp = dropped(at::matmul(g, v.to(at::kFloat).transpose(-2, -1)));
   const Tensor ds = p * (dp - (g * out.to(at::kFloat)).sum(-1, true));
   AttentionGrads r;
@@ -156,14 +164,24 @@ void check_flash_type(const Tensor& q) {
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> flash_attention(
-    const Tensor& q, const Tensor& k, const Tensor& v, double dropout, bool causal, bool, std::optional<double> scale) {
+    const Tensor& q, const Tensor& k, const Tensor& v, double dropout, bool causal, bool debug,
+    std::optional<double> scale) {
   check_flash_type(q);
+  check_debug(debug, dropout);
   auto a = attention_forward(
-      q, repeat_heads(k, q), repeat_heads(v, q), std::nullopt, dropout, from_start(causal), scale,
-      FlashState::words(q));
+      q, repeat_heads(k, q), repeat_heads(v, q), std::nullopt, dropout, from_start(causal), scale, FlashState::words(q),
+      debug);
   const FlashState state(a.drawn, q);
-  return {copy_layout(q, a.out),      a.logsumexp, Tensor(), Tensor(), q.size(-2), k.size(-2), state.both, state.unused,
-          at::empty({0}, q.options())};
+  return {
+      copy_layout(q, a.out),
+      a.logsumexp,
+      Tensor(),
+      Tensor(),
+      q.size(-2),
+      k.size(-2),
+      state.both,
+      state.unused,
+      debug ? a.shown : at::empty({0}, q.options())};
 }
 
 std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
@@ -206,45 +224,10 @@ std::tuple<Tensor, Tensor, Tensor> cudnn_attention_backward(
 
 // ---- packed sequences ---------------------------------------------------------------------------------------------
 
-// Arguments of the underlying kernels: heads come after positions, and the sequences of a batch may be packed into one
-// tensor, with their start offsets. A batch of equally long sequences has a batch dimension instead.
-struct Sequences {
-  Sequences(const Tensor& q, const OptTensor& starts_q, const OptTensor& starts_k) : packed(is_defined(starts_q)) {
-    TORCH_CHECK(
-        packed == is_defined(starts_k), "pass the start offsets of both the queries and the keys, or of neither");
-    if (!packed) return;
-    const Tensor first = starts_q->cpu().to(at::kLong), second = starts_k->cpu().to(at::kLong);
-    for (int64_t i = 0; i < first.numel(); i++) {
-      from_q.push_back(first[i].item<int64_t>());
-      from_k.push_back(second[i].item<int64_t>());
-    }
-    batched = q.dim() == 4;  // some callers add a batch dimension of size 1
-  }
-  size_t count() const {
-    return packed ? from_q.size() - 1 : 1;
-  }
-  Tensor part(const Tensor& t, const std::vector<int64_t>& from, size_t i) const {
-    if (!packed) return t.transpose(1, 2);
-    return (batched ? t.squeeze(0) : t).slice(0, from[i], from[i + 1]).transpose(0, 1);
-  }
-  Tensor queries(const Tensor& t, size_t i) const {
-    return part(t, from_q, i);
-  }
-  Tensor keys(const Tensor& t, size_t i) const {
-    return part(t, from_k, i);
-  }
-  bool packed, batched = false;
-  std::vector<int64_t> from_q, from_k;
-};
-
-enum class Mask : uint8_t { None, FromStart, FromEnd };
-Diagonal diagonal(Mask mask, const Tensor& q, const Tensor& k) {
-  return mask == Mask::FromStart ? from_start(true) : from_end(mask == Mask::FromEnd, q, k);
-}
-
 Attention sequences_forward(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Sequences& all, double dropout,
-    Mask mask, std::optional<double> scale, std::optional<int64_t> words = std::nullopt) {
+    const Window& window, std::optional<double> scale, std::optional<int64_t> words = std::nullopt,
+    bool debug = false) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       dropout == 0 || !all.packed,
       "fused attention with dropout in packed sequences is not available on the virtual GPU; use "
@@ -255,27 +238,30 @@ Attention sequences_forward(
   // Give the result the layout of the queries.
   Tensor out = sizes == q.sizes().vec() ? at::empty_like(q) : at::empty(sizes, q.options());
   std::vector<Tensor> sums;
+  Tensor shown;
   for (size_t i = 0; i < all.count(); i++) {
     const Tensor part = all.queries(q, i), keys = repeat_heads(all.keys(k, i), part),
                  values = repeat_heads(all.keys(v, i), part);
-    auto a = attention_forward(part, keys, values, bias, dropout, diagonal(mask, part, keys), scale, words);
+    auto a = attention_forward(part, keys, values, bias, dropout, window.band(part, keys), scale, words, debug);
     drawn = a.drawn;
+    shown = a.shown;
     all.queries(out, i).copy_(a.out);
     sums.push_back(a.logsumexp);
   }
-  return {out, at::cat(sums, -1), drawn};
+  return {out, all.packed ? at::cat(sums, -1) : at::cat(sums, 0), drawn, shown};
 }
 
 AttentionGrads sequences_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Tensor& out,
-    const Tensor& lse, const Sequences& all, Mask mask, std::optional<double> scale, const Dropped& dropped) {
+    const Tensor& lse, const Sequences& all, const Window& window, std::optional<double> scale,
+    const Dropped& dropped) {
   AttentionGrads r{at::zeros_like(q), at::zeros_like(k), at::zeros_like(v), Tensor()};
   for (size_t i = 0; i < all.count(); i++) {
     const Tensor part = all.queries(q, i), keys = all.keys(k, i), values = all.keys(v, i);
     const Tensor sums = all.packed ? lse.slice(-1, all.from_q[i], all.from_q[i + 1]) : lse;
     auto g = attention_backward(
         all.queries(grad, i), part, repeat_heads(keys, part), repeat_heads(values, part), bias, all.queries(out, i),
-        sums, diagonal(mask, part, keys), scale, dropped);
+        sums, window.band(part, keys), scale, dropped);
     all.queries(r.q, i).copy_(g.q);
     all.keys(r.k, i).copy_(sum_heads(g.k, keys));
     all.keys(r.v, i).copy_(sum_heads(g.v, values));
@@ -291,37 +277,38 @@ void check_absent(const char* what, const T&... given) {
       " is not available on the virtual GPU; use "
       "torch.nn.functional.scaled_dot_product_attention");
 }
-// A window of negative size means no window.
-void check_no_window(const std::optional<c10::SymInt>& left, const std::optional<c10::SymInt>& right, bool causal) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      left.value_or(-1) < 0 && right.value_or(-1) < (causal ? 1 : 0),
-      "fused attention with a window is not available on the virtual GPU; use "
-      "torch.nn.functional.scaled_dot_product_attention with a mask");
-}
-
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> flash_forward(
-    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& starts_q, const OptTensor& starts_k,
-    c10::SymInt, c10::SymInt, double dropout, bool causal, bool, std::optional<double> scale,
-    std::optional<c10::SymInt> left, std::optional<c10::SymInt> right, const OptTensor& used, const OptTensor& slopes) {
-  check_flash_type(q);
-  check_no_window(left, right, causal);
-  check_absent("cached keys or biases", used, slopes);
-  const auto mask = causal ? Mask::FromEnd : Mask::None;
-  const auto words = FlashState::words(q.transpose(1, 2));
-  auto a = sequences_forward(q, k, v, std::nullopt, Sequences(q, starts_q, starts_k), dropout, mask, scale, words);
-  const FlashState state(a.drawn, q);
-  return {a.out, a.logsumexp, state.both, state.unused, at::empty({0}, q.options())};
+// The flash kernels align the window at the last query and the last key.
+Window flash_window(bool causal, const std::optional<c10::SymInt>& left, const std::optional<c10::SymInt>& right) {
+  const auto size = [](const std::optional<c10::SymInt>& given) {
+    return given ? given->expect_int() : Window::kUnbounded;
+  };
+  return {Mask::FromEnd, size(left), causal ? 0 : size(right)};
 }
 
 // The signature of releases with paged keys, which also takes a page table and the number of splits.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> paged_flash_forward(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& starts_q, const OptTensor& starts_k,
-    c10::SymInt longest_q, c10::SymInt longest_k, double dropout, bool causal, bool debug, std::optional<double> scale,
+    c10::SymInt, c10::SymInt, double dropout, bool causal, bool debug, std::optional<double> scale,
     std::optional<c10::SymInt> left, std::optional<c10::SymInt> right, const OptTensor& used, const OptTensor& slopes,
     const OptTensor& pages, std::optional<int64_t>) {
-  check_absent("paged keys", pages);
-  return flash_forward(
-      q, k, v, starts_q, starts_k, longest_q, longest_k, dropout, causal, debug, scale, left, right, used, slopes);
+  check_flash_type(q);
+  check_debug(debug, dropout);
+  check_absent("biases of positions", slopes);
+  const auto words = FlashState::words(q.transpose(1, 2));
+  auto a = sequences_forward(
+      q, k, v, std::nullopt, Sequences(q, starts_q, starts_k, used, pages), dropout, flash_window(causal, left, right),
+      scale, words, debug);
+  const FlashState state(a.drawn, q);
+  return {a.out, a.logsumexp, state.both, state.unused, debug ? a.shown : at::empty({0}, q.options())};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> flash_forward(
+    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& starts_q, const OptTensor& starts_k,
+    c10::SymInt longest_q, c10::SymInt longest_k, double dropout, bool causal, bool debug, std::optional<double> scale,
+    std::optional<c10::SymInt> left, std::optional<c10::SymInt> right, const OptTensor& used, const OptTensor& slopes) {
+  return paged_flash_forward(
+      q, k, v, starts_q, starts_k, longest_q, longest_k, dropout, causal, debug, scale, left, right, used, slopes,
+      std::nullopt, std::nullopt);
 }
 
 std::tuple<Tensor, Tensor, Tensor> flash_backward(
@@ -330,12 +317,18 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(
     const Tensor& state, const Tensor&, std::optional<double> scale, std::optional<c10::SymInt> left,
     std::optional<c10::SymInt> right) {
   if (!grad.defined()) return {};
-  check_no_window(left, right, causal);
-  const auto mask = causal ? Mask::FromEnd : Mask::None;
   auto g = sequences_backward(
-      grad, q, k, v, std::nullopt, out, lse, Sequences(q, starts_q, starts_k), mask, scale,
+      grad, q, k, v, std::nullopt, out, lse, Sequences(q, starts_q, starts_k), flash_window(causal, left, right), scale,
       redraw_mask(q.transpose(1, 2), k.transpose(1, 2), dropout, state));
   return {g.q, g.k, g.v};
+}
+
+// The memory-efficient kernel counts a query's own position into its window.
+Window efficient_window(int64_t mask, std::optional<int64_t> window) {
+  TORCH_CHECK(window.value_or(0) <= 0 || mask != 0, "custom_mask_type not supported");
+  return {
+      static_cast<Mask>(mask), window.value_or(0) > 0 ? *window - 1 : Window::kUnbounded,
+      mask ? 0 : Window::kUnbounded};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt> efficient_forward(
@@ -345,9 +338,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt> efficient_f
     std::optional<int64_t> window) {
   const auto type = q.scalar_type();
   TORCH_CHECK(type == at::kFloat || type == at::kHalf || type == at::kBFloat16, "Only fp32, half & bf16 supported!");
-  check_absent("lengths or a window", lengths, window);
+  check_absent("lengths", lengths);
   // The memory-efficient kernel takes packed sequences as a batch of one.
-  auto a = sequences_forward(q, k, v, bias, Sequences(q, starts_q, starts_k), dropout, static_cast<Mask>(mask), scale);
+  auto a = sequences_forward(
+      q, k, v, bias, Sequences(q, starts_q, starts_k), dropout, efficient_window(mask, window), scale);
   const bool packed = is_defined(starts_q);
   return {
       a.out,
@@ -364,11 +358,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
     const Tensor& seed, const Tensor& offset, int64_t mask, bool bias_too, std::optional<double> scale,
     std::optional<int64_t>, std::optional<int64_t> window, bool) {
   if (!grad.defined()) return {};
-  check_absent("a window", window);
   const Sequences all(q, starts_q, starts_k);
   auto g = sequences_backward(
-      grad, q, k, v, bias, out, all.packed ? lse.squeeze(0) : lse.slice(-1, 0, q.size(1)), all, static_cast<Mask>(mask),
-      scale, redraw_mask(q.transpose(1, 2), k.transpose(1, 2), dropout, seed, offset));
+      grad, q, k, v, bias, out, all.packed ? lse.squeeze(0) : lse.slice(-1, 0, q.size(1)), all,
+      efficient_window(mask, window), scale, redraw_mask(q.transpose(1, 2), k.transpose(1, 2), dropout, seed, offset));
   return {g.q, g.k, g.v, bias_too ? g.bias : Tensor()};
 }
 
