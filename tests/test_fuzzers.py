@@ -73,6 +73,7 @@ def test_a_fault_of_the_compiled_device_is_told_from_one_of_stocks_compiler() ->
     assert "explained 1: stock's compiler does the same on the CPU" in stocks.out, stocks
 
 
+@pytest.mark.slow
 @pytest.mark.native
 def test_a_record_is_compared_elsewhere(tmp_path: Path) -> None:
     """Record the virtual GPU, then compare the cpu driver with it: what a program gave is what it gives."""
@@ -86,6 +87,7 @@ def test_a_record_is_compared_elsewhere(tmp_path: Path) -> None:
     assert read_counts(again) == read_counts(done)
 
 
+@pytest.mark.slow
 @pytest.mark.native
 def test_a_crash_is_reported_with_its_seed() -> None:
     must_be_ready(VIRTUAL)

@@ -32,6 +32,7 @@ VALUES = {
     "TORCHDEVICE_EMULATE_MPS_LACKS": ("heaviside,take,_linalg_eigh", "take, heaviside"),
     "TORCHDEVICE_EMULATE_MPS_LATENCY_US": ("8000", "soon"),
     "TORCHDEVICE_EMULATE_MPS_STORAGE": ("private", "managed"),
+    "TORCHDEVICE_COUNT_KERNELS": ("on", "sometimes"),
     "TORCHDEVICE_SANITIZE_FILE": ("findings.jsonl", None),
     "TORCHDEVICE_TOOLKIT_VERSION": ("12.8", "newest"),
 }

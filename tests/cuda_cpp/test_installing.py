@@ -20,6 +20,13 @@ PACKAGE = Path(__file__).with_name("package")
 USE = "import tiny_cuda, torch; print(tiny_cuda.twice(torch.arange(4.0, device='cuda')).tolist())"
 DOUBLED = "[0.0, 2.0, 4.0, 6.0]\n"
 SETTINGS = {"TORCHDEVICE_DRIVER": "virtual", "TORCHDEVICE_BUILD": "1"}
+#: Settings that the package is used with: what is built with some works with the others.
+ON_MPS = {"TORCHDEVICE_DRIVER": "mps", "TORCHDEVICE_EMULATE_MPS": "1", "TORCHDEVICE_BUILD": "1"}
+USED = {
+    "virtual": SETTINGS,
+    **{mode: {**ON_MPS, "TORCHDEVICE_EMULATE_MPS_STORAGE": mode} for mode in ("shared", "private")},
+}
+everywhere = pytest.mark.parametrize("settings", USED.values(), ids=USED)
 
 
 @pytest.fixture
@@ -67,24 +74,28 @@ def _write_link(folder: Path, name: str, seen: Path) -> None:
             wheel.writestr(each, text)
 
 
-def _in_folder(folder: Path, *words: str) -> Finished:
-    return run([sys.executable, *words], environment=clean_environment(**SETTINGS), folder=folder, timeout=600)
+def _in_folder(folder: Path, settings: dict[str, str], *words: str) -> Finished:
+    return run([sys.executable, *words], environment=clean_environment(**settings), folder=folder, timeout=600)
 
 
 @pytest.mark.slow
 @pytest.mark.native
-def test_setup_py_builds_in_place(package: Path) -> None:
-    built = _in_folder(package, "-m", "torchdevice_cuda", "setup.py", "build_ext", "--inplace")
+@everywhere
+def test_setup_py_builds_in_place(package: Path, settings: dict[str, str]) -> None:
+    built = _in_folder(package, settings, "-m", "torchdevice_cuda", "setup.py", "build_ext", "--inplace")
     assert built.status == 0, built
-    assert _in_folder(package, "-m", "torchdevice_cuda", "-c", USE).out == DOUBLED
+    for name, others in USED.items():
+        done = _in_folder(package, others, "-m", "torchdevice_cuda", "-c", USE)
+        assert done.out == DOUBLED, (name, done)
 
 
 @pytest.mark.slow
 @pytest.mark.native
-def test_pip_without_isolation(environment: Environment, package: Path) -> None:
+@everywhere
+def test_pip_without_isolation(environment: Environment, package: Path, settings: dict[str, str]) -> None:
     command = ("-m", "torchdevice_cuda", "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index")
-    environment.run(*command, package, timeout=600, **SETTINGS)
-    assert environment.run("-m", "torchdevice_cuda", "-c", USE, **SETTINGS).out == DOUBLED
+    environment.run(*command, package, timeout=600, **settings)
+    assert environment.run("-m", "torchdevice_cuda", "-c", USE, **settings).out == DOUBLED
 
 
 @pytest.mark.slow
@@ -112,7 +123,8 @@ def test_uv(environment: Environment, package: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.native
-def test_load(package: Path, tmp_path: Path) -> None:
+@everywhere
+def test_load(package: Path, tmp_path: Path, settings: dict[str, str]) -> None:
     source = package / "tiny_cuda" / "twice.cu"
     code = (
         "import torch; from torch.utils.cpp_extension import load\n"
@@ -121,7 +133,7 @@ def test_load(package: Path, tmp_path: Path) -> None:
     )
     done = run(
         [sys.executable, "-m", "torchdevice_cuda", "-c", code],
-        environment=clean_environment(**SETTINGS, TORCH_EXTENSIONS_DIR=str(tmp_path / "extensions")),
+        environment=clean_environment(**settings, TORCH_EXTENSIONS_DIR=str(tmp_path / "extensions")),
         timeout=600,
     )
     assert done.out == DOUBLED, done

@@ -170,6 +170,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.native
 def test_right_kernels_have_no_findings() -> None:
     must_be_ready(VIRTUAL)
@@ -184,6 +185,7 @@ def test_right_kernels_have_no_findings() -> None:
     assert (done.out, done.status) == ("done\n", 0)
 
 
+@pytest.mark.slow
 def test_libraries_have_no_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHDEVICE_SANITIZE", ALL)
     for name in ("cub", "curand"):

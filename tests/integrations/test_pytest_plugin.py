@@ -143,7 +143,7 @@ def test_fits(mebibytes):
 
 
 @pytest.mark.native
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.slow), "2"])
 def test_an_option_of_a_gpu_asks_for_one(tmp_path: Path, workers: str) -> None:
     (tmp_path / "test_needing.py").write_text(NEEDING)
     options = ("--torchdevice-gpu", "t4", "--torchdevice-devices", "2", "-n", workers, "-rs")

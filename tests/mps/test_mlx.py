@@ -34,6 +34,7 @@ def test_every_entry_is_an_operator() -> None:
     assert [name for name in mlx_ops.TABLE if f"aten::{name}" not in known] == []
 
 
+@pytest.mark.slow
 def test_over_torchs_own_samples() -> None:
     done = python(ROOT / "tools" / "mlx_numerics.py", "--samples", "5", check=False)
     rows = [line.split(maxsplit=6) for line in done.out.splitlines()[:-1]]

@@ -11,7 +11,8 @@ from torch import nn
 
 from .test_graphs import captured
 
-pytestmark = child(VIRTUAL, CPU, MPS_FAITHFUL)
+#: `cpu` and `mps` record and replay by the same code.
+pytestmark = child(VIRTUAL, CPU.rarely(), MPS_FAITHFUL)
 
 
 def test_graphed_callables() -> None:

@@ -56,6 +56,20 @@ def test_an_operator_takes_about_the_time_that_was_recorded(name: str) -> None:
     assert measure(call) == pytest.approx(recorded, rel=0.35)
 
 
+@child(H200)
+def test_convolutions_without_tf32_take_longer() -> None:
+    import torch
+
+    image, layer = torch.randn(16, 128, 32, 32, device="cuda"), torch.nn.Conv2d(128, 256, 3, device="cuda")
+    with torch.no_grad():
+        fast = measure(lambda: layer(image))
+        torch.backends.cudnn.allow_tf32 = False
+        assert measure(lambda: layer(image)) > 3 * fast
+        # cuBLAS has its own flag.
+        torch.backends.cuda.matmul.allow_tf32 = True
+        assert measure(lambda: layer(image)) > 3 * fast
+
+
 @child(T4)
 def test_another_gpu_takes_the_time_of_its_bandwidth() -> None:
     """A T4 has 320 GB/s, of which an addition of numbers beyond its cache reaches most."""

@@ -1,9 +1,9 @@
-"""``--clock gpu``: kernels of other code have no prediction, and say so."""
+"""``--clock gpu``: kernels of other code take the time of what they are counted to do, or warn that they were not."""
 
 from __future__ import annotations
 
-import time
 import warnings
+from collections.abc import Callable
 
 import pytest
 from harness import ChildConfig, child
@@ -11,32 +11,193 @@ from harness import ChildConfig, child
 H200 = ChildConfig("virtual clocked", {"driver": "virtual", "clock": "gpu", "gpu": "h200"})
 
 
+REHEARSED = ChildConfig("virtual rehearsed", {"driver": "virtual", "rehearse": "on", "gpu": "h200"})
+ELEMENTS = 1 << 24  # 64 MiB
+CUDA_CPP = r"""
+extern "C" __global__ void saxpy(const float* x, const float* y, float* z, double a, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) z[i] = float(a) * x[i] + y[i];
+}
+extern "C" __global__ void many(const float* x, const float* y, const float* v, const float* w, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) z[i] = x[i] + y[i] + v[i] + w[i] + x[i + n] + y[i + n];
+}
+extern "C" __global__ void strided(const float* x, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) z[i] = x[i * 8];
+}
+__device__ float advance(float a) { return a * 1.0001f + 0.5f; }
+extern "C" __global__ void repeat(const float* x, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float a = x[i];
+  for (int k = 0; k < 2000; ++k) a = advance(a);
+  z[i] = a;
+}
+"""
+
+
+def measure(call: Callable[[], object]) -> float:
+    """Return the microseconds of a call on the GPU's clock; the first one compiles."""
+    import torch
+
+    call()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    torch.cuda._sleep(int(3e9))  # two seconds of the GPU's, in which this machine issues the call
+    start.record()
+    call()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) * 1e3
+
+
+def launch(name: str, count: int, *arguments: object) -> Callable[[], None]:
+    """Return a launch of a kernel of CUDA_CPP, a thread for each element."""
+    import torch
+
+    kernel = torch.cuda._compile_kernel(CUDA_CPP, name)  # type: ignore[no-untyped-call]
+    return lambda: kernel((-(-count // 256), 1, 1), (256, 1, 1), (*arguments, count))
+
+
 @child(H200)
-def test_a_kernel_of_cuda_cpp_warns_once_and_takes_a_launch() -> None:
+def test_a_kernel_of_cuda_cpp_takes_the_time_of_what_it_reads_and_writes() -> None:
+    import torch
+
+    x, y, z = (torch.ones(ELEMENTS, device="cuda") for _ in range(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        saxpy = launch("saxpy", ELEMENTS, x, y, z, 2.0)
+        took = measure(saxpy)
+    assert z.unique().tolist() == [3]
+    assert took == pytest.approx(measure(lambda: x + y), rel=0.35)
+    half = ELEMENTS // 2
+    many = measure(launch("many", half, x, y, x[half:], y[half:], z))
+    assert many == pytest.approx(took * 5 / 6, rel=0.2)  # x[i + n] is v[i], and read once
+    # Eight times the bytes for each element that is read: a GPU moves 32 at a time.
+    assert measure(launch("strided", ELEMENTS // 8, x, z)) == pytest.approx(took * 9 / 24, rel=0.2)
+
+
+@child(H200)
+def test_a_kernel_of_cuda_cpp_takes_the_time_of_its_arithmetic() -> None:
+    import torch
+
+    from torchdevice_cuda.settings import gpus
+
+    count = 1 << 16
+    x, z = (torch.ones(count, device="cuda") for _ in range(2))
+    flops = 2000 * 2 * count
+    took = measure(launch("repeat", count, x, z))
+    assert 1 < took / (flops / (gpus.find("h200").tflops["fp32"] * 1e6)) < 2.5
+
+
+@child(H200)
+def test_a_kernel_of_cuda_cpp_in_a_graph_and_in_a_profile() -> None:
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    x, y, z = (torch.ones(ELEMENTS, device="cuda") for _ in range(3))
+    saxpy = launch("saxpy", ELEMENTS, x, y, z, 2.0)
+    took = measure(saxpy)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        saxpy()
+        saxpy()
+    assert measure(graph.replay) == pytest.approx(2 * took, rel=0.1)
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
+        saxpy()
+        torch.cuda.synchronize()
+    found = [e.time_range.elapsed_us() for e in profiled.events() if "saxpy" in e.name and "CUDA" in str(e.device_type)]
+    assert found == [pytest.approx(took, rel=0.1)]
+
+
+@child(REHEARSED)
+def test_a_rehearsed_kernel_of_cuda_cpp_is_estimated_by_its_tensors() -> None:
     import torch
 
     import torchdevice_cuda
 
-    twice = torch.cuda.jiterator._create_jit_fn("template <typename T> T twice(T a) { return 2 * a; }")
-    x = torch.ones(1 << 24, device="cuda")
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert twice(x)[5].item() == 2
-        began = time.perf_counter()
-        start.record()
-        twice(x)
-        end.record()
-        here = time.perf_counter() - began
-    torch.cuda.synchronize()
-    said = [str(one.message) for one in caught if one.category is torchdevice_cuda.UnpredictedKernelWarning]
-    assert len(said) == 1 and "is not predicted: it counts as a launch" in said[0]
-    # What it took here is not the GPU's time.
-    assert start.elapsed_time(end) < 0.7 * here * 1e3
+    x, y, z = (torch.ones(ELEMENTS, device="cuda") for _ in range(3))
+    saxpy = launch("saxpy", ELEMENTS, x, y, z, 2.0)
+    with pytest.warns(torchdevice_cuda.UnpredictedKernelWarning, match="saxpy is estimated by the sizes"):
+        took = measure(saxpy)
+    assert took == pytest.approx(measure(lambda: x + y), rel=0.35)
 
 
 @child(H200)
-def test_a_kernel_of_triton_warns() -> None:
+def test_a_kernel_that_was_compiled_for_the_hosts_clock_warns_once_and_takes_a_launch() -> None:
+    import os
+
+    import torch
+
+    import torchdevice_cuda
+    from torchdevice_cuda.settings import variables
+
+    os.environ.pop(variables.COUNT_KERNELS)
+    twice = torch.cuda.jiterator._create_jit_fn("template <typename T> T twice(T a) { return 2 * a; }")
+    x = torch.ones(ELEMENTS, device="cuda")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert twice(x)[5].item() == 2
+        took = measure(lambda: twice(x))
+    said = [str(one.message) for one in caught if one.category is torchdevice_cuda.UnpredictedKernelWarning]
+    assert len(said) == 1 and "is not predicted: it counts as a launch" in said[0]
+    assert took < 5
+
+
+@child(H200)
+def test_a_kernel_of_triton_takes_the_time_of_what_it_does() -> None:
+    pytest.importorskip("triton")
+    import torch
+    from triton import jit, language
+
+    @jit
+    def saxpy(p, q, r, count, BLOCK: language.constexpr):  # type: ignore[no-untyped-def]
+        i = language.program_id(0) * BLOCK + language.arange(0, BLOCK)
+        inside = i < count
+        language.store(r + i, language.load(p + i, mask=inside) * 2 + language.load(q + i, mask=inside), mask=inside)
+
+    @jit
+    def repeat(p, r, BLOCK: language.constexpr):  # type: ignore[no-untyped-def]
+        i = language.program_id(0) * BLOCK + language.arange(0, BLOCK)
+        a = language.load(p + i)
+        for _ in range(2000):
+            a = a * 1.0001 + 0.5
+        language.store(r + i, a)
+
+    @jit
+    def product(p, q, r, SIZE: language.constexpr, BLOCK: language.constexpr):  # type: ignore[no-untyped-def]
+        i = language.program_id(0) * BLOCK + language.arange(0, BLOCK)
+        j, k = language.arange(0, BLOCK), language.arange(0, BLOCK)
+        total = language.zeros((BLOCK, BLOCK), language.float32)
+        for at in range(0, SIZE, BLOCK):
+            left = language.load(p + i[:, None] * SIZE + at + k[None, :])
+            total += language.dot(left, language.load(q + (at + k[:, None]) * BLOCK + j[None, :]))
+        language.store(r + i[:, None] * BLOCK + j[None, :], total)
+
+    x, y, z = (torch.ones(ELEMENTS, device="cuda") for _ in range(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", module="triton")
+        took = measure(lambda: saxpy[(ELEMENTS // 1024,)](x, y, z, ELEMENTS, 1024))
+        assert took == pytest.approx(measure(lambda: x + y), rel=0.35)
+        assert z.unique().tolist() == [3]
+        # In place: counting changes nothing.
+        saxpy[(ELEMENTS // 1024,)](z, z, z, ELEMENTS, 1024)
+        assert z.unique().tolist() == [9]
+        rate = 66.9e6  # operations in a microsecond
+        count = 1 << 16
+        assert 1 < measure(lambda: repeat[(count // 1024,)](x, z, 1024)) / (2000 * 2 * count / rate) < 2.5
+        p, q = (torch.ones(1 << 20, device="cuda", dtype=torch.float16) for _ in range(2))
+        assert measure(lambda: product[(16,)](p, q, z, 1024, 64)) < 10
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        saxpy[(ELEMENTS // 1024,)](x, y, z, ELEMENTS, 1024)
+    assert measure(graph.replay) == pytest.approx(took, rel=0.1)
+
+
+@child(REHEARSED)
+def test_a_rehearsed_kernel_of_triton_is_counted_and_not_run() -> None:
     pytest.importorskip("triton")
     import torch
     from triton import jit, language
@@ -44,14 +205,16 @@ def test_a_kernel_of_triton_warns() -> None:
     import torchdevice_cuda
 
     @jit
-    def double(p, count, BLOCK: language.constexpr):  # type: ignore[no-untyped-def]
+    def double(p, r, BLOCK: language.constexpr):  # type: ignore[no-untyped-def]
         i = language.program_id(0) * BLOCK + language.arange(0, BLOCK)
-        language.store(p + i, language.load(p + i, mask=i < count) * 2, mask=i < count)
+        language.store(r + i, language.load(p + i) * 2)
 
-    x = torch.ones(1000, device="cuda")
-    with pytest.warns(torchdevice_cuda.UnpredictedKernelWarning, match="kernel double is not predicted"):
-        double[(4,)](x, 1000, 256)
-    assert x[999].item() == 2
+    x, y = torch.ones(ELEMENTS, device="cuda"), torch.zeros(100, device="cuda")
+    with pytest.warns(torchdevice_cuda.UncomputedValueWarning, match="does not run the kernel double"):
+        took = measure(lambda: double[(ELEMENTS // 1024,)](x, x, 1024))
+    assert took == pytest.approx(measure(lambda: x * 2), rel=0.35)
+    double[(1,)](x, y, 64)
+    assert y.sum().item() == 0
 
 
 @child(H200)

@@ -50,10 +50,10 @@ def test_an_operator_without_recordings_counts_as_elementwise() -> None:
     assert math.isclose(ns, 2 * 4 * (1 << 26) / 4800 / 0.9, rel_tol=0.5)
 
 
-def convolve(gpu: str, kind: str, size: int) -> float:
+def convolve(gpu: str, kind: str, size: int, is_tf32: bool = True) -> float:
     """Return the nanoseconds of a convolution of 64 channels into 256."""
     image, weight = Shape((64, 64, 56, 56), kind), Shape((256, 64, size, size), kind)
-    call = Call("cudnn_convolution", (image, weight, (size // 2,) * 2, (1, 1), (1, 1), 1))
+    call = Call("cudnn_convolution", (image, weight, (size // 2,) * 2, (1, 1), (1, 1), 1), is_tf32)
     return Predictor(gpus.find(gpu)).time(call)[0]
 
 
@@ -64,6 +64,14 @@ def test_gpus_without_tf32_convolve_in_float32(name: str, size: int) -> None:
     arithmetic = 2 * 64 * 56 * 56 * 64 * 256 * size**2 / (gpu.tflops["fp32"] * 1e3)
     memory = 4 * 64 * 56 * 56 * (64 + 256) / gpu.bandwidth_gb_s
     assert 1 < convolve(name, "float", size) / max(arithmetic, memory) < 1.6
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_convolutions_without_tf32_take_the_rate_of_float32(size: int) -> None:
+    gpu = gpus.find("h200")
+    arithmetic = 2 * 64 * 56 * 56 * 64 * 256 * size**2 / (gpu.tflops["fp32"] * 1e3)
+    assert 1 < convolve("h200", "float", size, is_tf32=False) / arithmetic < 2.5
+    assert convolve("h200", "float", 3) < 0.5 * arithmetic or size == 1
 
 
 def test_both_types_of_16_bits_convolve_alike() -> None:

@@ -41,7 +41,7 @@ CASES: dict[str, tuple[str, str, str] | None] = {
 NATIVE = [
     pytest.param(VIRTUAL, "compiled", marks=VIRTUAL.marks, id="virtual-compiled"),
     pytest.param(VIRTUAL, "interpreted", marks=VIRTUAL.marks, id="virtual-interpreted"),
-    pytest.param(CPU, "compiled", id="cpu-compiled"),
+    pytest.param(CPU, "compiled", id="cpu-compiled", marks=pytest.mark.slow),
 ]
 
 

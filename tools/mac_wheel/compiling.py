@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.util
+import os
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from checks import Result
@@ -44,7 +47,11 @@ def compiled(wheel: Wheel, others: Iterable[Wheel], kinds: Sequence[str] = ("cud
         contract_tables.write_tables(folder)
         for kind in kinds:
             for part, content in parts.parts_of(kind).items():
-                made = {unit: _object(kind, unit, content.units[unit], torch, folder) for unit in content.units}
+                print(f"{check}: {wheel}, {kind}: {part}", file=sys.stderr, flush=True)
+                names = list(content.units)
+                compile_unit = functools.partial(_object, kind, torch=torch, folder=folder)
+                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                    made = dict(zip(names, pool.map(compile_unit, names, content.units.values()), strict=True))
                 failed = [f"{unit}: {line}" for unit, (_, errors) in made.items() for line in errors]
                 wrong += failed or _linked(parts.name_library(kind, part), [out for out, _ in made.values()], folder)
                 objects += [Library(out) for out, errors in made.values() if not errors]

@@ -226,6 +226,8 @@ PROGRAMS: dict[str, Callable[[], dict[str, float]]] = {
     "resnet50 tf32 256": lambda: train_images(256, False),
     "resnet50 fp32 112": lambda: train_images(112, False),
     "resnet50 amp 256": lambda: train_images(256, True),
+    "resnet50 amp 512": lambda: train_images(512, True),
+    "resnet50 inference amp 512": lambda: infer_images(512, True),
     "resnet50 inference fp32 64": lambda: infer_images(64, False),
     "resnet50 inference amp 64": lambda: infer_images(64, True),
     "gpt2 fp32": lambda: gpt2(False, None),

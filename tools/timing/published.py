@@ -12,6 +12,9 @@ from pathlib import Path
 PROGRAMS = Path(__file__).with_name("programs.py")
 _CONVNETS = "https://github.com/NVIDIA/DeepLearningExamples/tree/master/PyTorch/Classification/ConvNets/resnet50v1.5"
 _GPT2 = "https://github.com/karpathy/build-nanogpt"
+_TIMM = "https://github.com/huggingface/pytorch-image-models/blob/main/results"
+_RTX_4090 = f"{_TIMM}/benchmark-infer-amp-nhwc-pt240-cu124-rtx4090.csv"
+_RTX_3090 = f"{_TIMM}/benchmark-train-amp-nhwc-pt112-cu113-rtx3090.csv"
 _TITAN = "https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md"
 _FSDP = "https://arxiv.org/abs/2304.11277"
 #: The source's cards have more and slower memory than the H100 of the profiles.
@@ -42,6 +45,8 @@ PUBLISHED = (
     Published("v100", "resnet50 inference amp 64", 2984, "images/s", _CONVNETS, 64),
     Published("t4", "resnet50 inference fp32 64", 428, "images/s", _CONVNETS, 64),
     Published("t4", "resnet50 inference amp 64", 1165, "images/s", _CONVNETS, 64),
+    Published("rtx-4090", "resnet50 inference amp 512", 5088.39, "images/s", _RTX_4090, 512),
+    Published("rtx-3090", "resnet50 amp 512", 1218.01, "images/s", _RTX_3090, 512),
     Published("a100-80", "gpt2 fp32", 16.4e3, "tokens/s", _GPT2, 16 * 1024),
     Published("a100-80", "gpt2 tf32", 49.2e3, "tokens/s", _GPT2, 16 * 1024),
     Published("a100-80", "gpt2 bf16", 54.6e3, "tokens/s", _GPT2, 16 * 1024),

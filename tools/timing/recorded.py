@@ -74,7 +74,8 @@ def _read_call(case: str, name: str, shapes: list[Any], types: list[str], scalar
             arguments.append(Shape(tuple(shape), kind, is_channels_last="nhwc" in words and len(shape) == 4))
     if case.startswith(("transpose copy", "nhwc")) and name == "aten::copy_":
         arguments[1] = dataclasses.replace(arguments[1], is_channels_last=not arguments[0].is_channels_last)
-    return Call(name.removeprefix("aten::"), tuple(arguments), "tf32" in words)
+    # Convolutions round to TF32 unless told otherwise.
+    return Call(name.removeprefix("aten::"), tuple(arguments), "tf32" in words or "conv" in name)
 
 
 def _mark_host(case: str, call: Call, kernel: str) -> Call:

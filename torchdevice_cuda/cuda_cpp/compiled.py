@@ -69,7 +69,7 @@ def compile_library(source: str, file: str, expressions: Sequence[str], options:
     standard = [f"-std={option[6:]}" for option in options if option.startswith("--std=")]
     command = flags.read([*words, *standard])
     # A cache in a home folder that machines share must not serve one processor's instructions to another.
-    chosen = [str(nvcc.checked()), str(nvcc.splits()), nvcc.read_level()]
+    chosen = [str(nvcc.checked()), str(nvcc.counted()), str(nvcc.splits()), nvcc.read_level()]
     facts = [source, file, *expressions, *options, *chosen, nvcc.identify_translator(), half.identify_processor()]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
 

@@ -34,12 +34,13 @@ _MISSING = re.compile(r"fatal error: ([\w./-]+): No such file")
 # Warnings about translated text that the program did not cause.
 QUIET = ("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-attributes", "-Wno-unknown-pragmas")
 _NATIVE = ("x86_64", "AMD64")
-# The sanitizers' calls without their libraries: `include/host_cuda/checks.h` answers them, and copies of memory. With
-# the lines, to be named.
-_CHECKED = (
-    "-fsanitize=bounds", "-fsanitize=thread", "-g1", "-Wno-unknown-warning-option", "-Wno-tsan",
+# The sanitizers' calls without their libraries: `include/host_cuda/checks.h` answers them, or `count_accesses.h`, and
+# copies of memory. Checks name lines.
+_WATCHED = (
+    "-fsanitize=thread", "-Wno-unknown-warning-option", "-Wno-tsan",
     *(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset")),
 )  # fmt: skip
+_CHECKED = ("-fsanitize=bounds", "-g1", *_WATCHED)
 _VOLATILE = {True: ("-mllvm", "-tsan-distinguish-volatile"), False: ("--param", "tsan-distinguish-volatile=1")}
 # -O3 without what makes templates of kernels slow to compile and not faster: loops are unrolled and vectorized, and
 # functions inlined as by -O2.
@@ -184,7 +185,8 @@ def identify_translator() -> str:
     here = Path(__file__).parent
     roots = (here, here.parent / "ptx", *sanitizer.SOURCES)
     found = [path for root in roots for path in sorted(root.rglob("*")) if path.suffix in (".h", ".py", ".cuh")]
-    found.append(here.parent / "native" / "csrc" / "core" / "bindings" / "kernel_abi.h")
+    csrc = here.parent / "native" / "csrc"
+    found += [csrc / "core" / "bindings" / "kernel_abi.h", *sorted((csrc / "clock").glob("*.h"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
 
 
@@ -209,6 +211,8 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
     ]
     if checked():
         ours.append("-DHOST_CUDA_CHECKED")
+    elif counted():
+        ours.append("-DHOST_CUDA_COUNTED")
     if has_assembly:
         ours.append("-DHOST_CUDA_PTX")
     theirs = [*standard(command.reading), *command.reading]
@@ -242,6 +246,11 @@ def checked() -> bool:
         raise flags.Unknown(f"{tools.VARIABLE}={said!r} cannot be read; allowed: {tools.ALLOWED}") from None
 
 
+def counted() -> bool:
+    """Return whether kernels are compiled so that a sample of their blocks is counted: the clock is a GPU's."""
+    return _read_switch(variables.COUNT_KERNELS) and not checked()
+
+
 def splits() -> bool:
     """Return whether kernels are split at their barriers: checks look at each thread, and a user may want fibers."""
     return not checked() and not _read_switch(variables.KERNEL_FIBERS)
@@ -272,8 +281,9 @@ def compile_translated(text: str, command: flags.Command, translated: Path, word
     """
     is_foreign = translation.is_below(*others_roots(command.reading))
     findings = translation.Findings()
-    for does_split in (True, False) if splits() else (False,):
-        made = translation.translate(text, is_foreign, checked(), does_split, findings)
+    ways = [(does_split, counted()) for does_split in ((True, False) if splits() else (False,))]
+    for does_split, does_count in [*ways, *((False, False),) * counted()]:
+        made = translation.translate(text, is_foreign, checked(), does_split, findings, does_count)
         quick = ["-Og"] if findings.size > instances.MANY and _may_lower(words) else []
         translated.write_text(made, encoding="utf-8")
         done = run_compiler([*words, *quick, "-c", str(translated)])
@@ -283,7 +293,7 @@ def compile_translated(text: str, command: flags.Command, translated: Path, word
             if command.lists_kernels:
                 _list_kernels(findings, quick)
             return done.stderr
-        if not any(choice.body for choice in findings.choices):
+        if not does_count and not any(choice.body for choice in findings.choices):
             break
         why = f"the loops do not compile: {next(iter(re.findall('error: (.*)', done.stderr)), 'no message')}"
         findings.choices = [
@@ -316,7 +326,7 @@ def shape() -> list[str]:
         *QUIET,
         "-fPIC",
         "-fno-strict-aliasing",
-        *(_list_checks() if checked() else ()),
+        *(_list_checks() if checked() else _WATCHED if counted() else ()),
     ]
 
 

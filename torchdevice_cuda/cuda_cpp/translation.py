@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import assembly, barriers, instances, lockstep, own_names, plain, refusals
+from . import arithmetic, assembly, barriers, instances, lockstep, own_names, plain, refusals
 from .functions import Kernel
 from .tokens import CLOSING, OPENING, Token, after, before, closing, opening, replace, tokenize
 
@@ -86,6 +86,7 @@ def translate(
     checked: bool = False,
     splits: bool = True,
     findings: Findings | None = None,
+    counted: bool = False,
 ) -> str:
     """Translate a source to C++. `foreign` files (headers of the system, PyTorch's, ours) are left as they are.
 
@@ -116,6 +117,8 @@ def translate(
         tokens, spans = replace(tokens, lockstep.list_replacements(tokens), spans)
     if refused:
         raise refusals.Refused("\n".join(refused))
+    if counted:
+        tokens, spans = replace(tokens, arithmetic.list_replacements(tokens, list(kernels(tokens))), spans)
     texts = rewritten(tokens, checked, splits, findings)
     for place, start, end in spans:
         made = "".join(texts[start:end])

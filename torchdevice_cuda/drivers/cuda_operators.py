@@ -1,4 +1,4 @@
-"""Operators that only CUDA has: cuDNN's, depthwise convolutions, the parts of SyncBatchNorm, 2:4 sparsity.
+"""Operators that only CUDA has, or has otherwise: cuDNN's, depthwise convolutions, parts of SyncBatchNorm, and more.
 
 Each is an operator of PyTorch under another name, or composed of several, so it runs on the device if they do.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import semi_structured
+from . import grouped_products, semi_structured
 
 _aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -89,6 +89,8 @@ def _depthwise(
 # ---- batch normalization and sampling by cuDNN
 def _batch_norm(input: Tensor, *arguments: Any) -> Any:
     made, mean, inverse = _aten.native_batch_norm(input, *arguments)
+    if not arguments[4]:  # no training: nothing is saved
+        mean, inverse = (_aten.empty([0], dtype=saved.dtype, device=_device(input)) for saved in (mean, inverse))
     return made, mean, inverse, _aten.empty([0], dtype=torch.uint8, device=_device(input))
 
 
@@ -240,6 +242,20 @@ def _backward_elements(
     return _as(made * _by_channel(scale, input), input.dtype)
 
 
+# ---- cuBLAS
+def _activated(
+    self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, use_gelu: bool = False
+) -> Any:
+    """cuBLAS has one gelu, the approximate one."""
+    made = _aten.addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+    return _aten.gelu(made, approximate="tanh") if use_gelu else _aten.relu(made)
+
+
+def _activated_into(*arguments: Any, out: Tensor, **more: Any) -> Any:
+    made = _activated(*arguments, **more)
+    return out.resize_(made.shape).copy_(made)
+
+
 #: Kernels by the operator's name.
 KERNELS: dict[str, Kernel] = {
     "cudnn_convolution": _convolution,
@@ -262,6 +278,9 @@ KERNELS: dict[str, Kernel] = {
     "batch_norm_elemt.out": _elements_out,
     "batch_norm_backward_reduce": _backward_reduce,
     "batch_norm_backward_elemt": _backward_elements,
+    "_addmm_activation": _activated,
+    "_addmm_activation.out": _activated_into,
+    **grouped_products.KERNELS,
     **semi_structured.KERNELS,
 }
 

@@ -101,7 +101,10 @@ def start(plan: Plan) -> None:
     from .. import activation
 
     if activation.current_settings().world is not None:
-        raise PlanError("a plan is for one GPU; for many, rehearse on each: --gpu h200 --rehearse --world 8")
+        raise PlanError(
+            "a plan is for one GPU; for many, rehearse on each: --gpu h200 --rehearse --world 8 (a plan adds calls up, "
+            "and collectives overlap with them)"
+        )
     prices = _read_prices(plan.prices) if plan.prices else {}
     keys = _list_gpus(plan, prices)
     if plan.html:

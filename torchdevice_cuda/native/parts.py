@@ -57,10 +57,13 @@ def _single(name: str, seconds: float, level: str = "-O1") -> dict[str, Unit]:
     return {name: Unit(level, (name,), seconds=seconds)}
 
 
-_FUSED = tuple(
-    f"_scaled_dot_product_{kernel}_attention{direction}"
-    for kernel in ("efficient", "flash", "cudnn")
-    for direction in ("", "_backward")
+_FUSED = (
+    *(
+        f"_scaled_dot_product_{kernel}_attention{direction}"
+        for kernel in ("efficient", "flash", "cudnn")
+        for direction in ("", "_backward")
+    ),
+    *(f"_{kernel}_attention_{direction}" for kernel in ("efficient", "flash") for direction in ("forward", "backward")),
 )
 _NETWORKS = tuple(f"{name}.{form}" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu") for form in ("input", "data"))
 _PRODUCTS = tuple(f"{name}.dtype{out}" for name in ("mm", "bmm", "addmm", "baddbmm") for out in ("", "_out"))
@@ -72,14 +75,7 @@ _PARTS: dict[str, dict[str, Part]] = {
             _single("attention", 22),
             "fused attention: CUDA's choice of kernels, the CPU kernel that computes them, dropout",
             {
-                "CUDA": (
-                    "_fused_sdp_choice",
-                    *_FUSED,
-                    "_flash_attention_forward",
-                    "_flash_attention_backward",
-                    "_efficient_attention_forward",
-                    "_efficient_attention_backward",
-                ),
+                "CUDA": ("_fused_sdp_choice", *_FUSED),
                 "CPU": _FUSED,
             },
             ("takes_attention",),
@@ -256,7 +252,7 @@ _PARTS: dict[str, dict[str, Part]] = {
         "clock": Part(
             _single("clock", 16),
             "the clock of a GPU: predicted times",
-            functions=("start_clock", "stop_clock", "read_clock_counts", "add_work"),
+            functions=("start_clock", "stop_clock", "read_clock_counts", "add_work", "predict_kernel"),
         ),
         "rehearsal": Part(
             {"rehearsal": Unit("-O1", ("rehearsal", "inference"), seconds=22)},

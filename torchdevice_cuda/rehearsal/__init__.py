@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..settings import SettingsError
+from ..settings.variables import COUNT_KERNELS
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
 HOST, GPU = "host", "gpu"
 OFF, ON, STRICT = "off", "on", "strict"
 #: What ends the rehearsal.
-_ends: list[Callable[[], None]] = []
+_ends: list[Callable[[], object]] = []
 
 
 def start(device: Device, settings: Settings, hidden: Sequence[str]) -> None:
     """Rehearse as the settings say, for an H200 if they name no GPU; ``hidden`` are prefixes of files of libraries."""
     if settings.clock == HOST and settings.rehearse == OFF:
         return
+    if COUNT_KERNELS not in os.environ:
+        os.environ[COUNT_KERNELS] = "on"
+        _ends.append(lambda: os.environ.pop(COUNT_KERNELS, None))
     from ..settings import gpus
     from . import prediction
 
@@ -41,6 +45,13 @@ def start(device: Device, settings: Settings, hidden: Sequence[str]) -> None:
         unknown.start(device, settings.rehearse == STRICT, hidden)
         _ends.append(device.stop_rehearsal)
     _ends.append(prediction.start(device, gpus.find("h200") if settings.profile is None else settings.profile))
+
+
+def report_kernel(name: str) -> None:
+    """Report a kernel that the rehearsal does not run."""
+    from . import unknown
+
+    unknown.report_kernel(name)
 
 
 def is_timed() -> bool:

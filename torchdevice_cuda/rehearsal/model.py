@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..settings.gpus import Gpu
+from .products import DENSE
 from .work import Product, Work
 
 Coefficients = Mapping[str, float]
@@ -52,8 +53,6 @@ _RATES = {
 _PLAIN = {"tensor_tf32": "fp32", "tensor_bf16": "fp32", "tensor_fp16": "fp32", "tensor_fp64": "fp64"}
 #: The clock of the GPU of the recordings, for arithmetic per element.
 _RECORDED_CLOCK_MHZ = 1980
-#: Convolutions that are products of large matrices.
-_DENSE = ("wide", "first")
 #: Factorizations, whose time is a power of the matrix's size.
 _BY_SIZE = ("linalg_c", "linalg_l", "linalg_q", "linalg_s", "linalg_i", "_linalg", "_fft")
 #: Bytes per nanosecond and lane of PCI Express, by generation.
@@ -122,7 +121,7 @@ def time_product(product: Product, rates: Rates, c: Coefficients) -> float:
 
 def without_tf32(work: Work) -> Work:
     """Return a product of TF32, or a convolution, as a GPU without TF32 computes it: a product of float32."""
-    is_dense = work.key.startswith("product") or work.key.endswith(_DENSE)
+    is_dense = work.key.startswith("product") or work.key.endswith(DENSE)
     if work.product is None or work.product.type != "tf32" or not is_dense:
         return work
     return dataclasses.replace(work, key="product", product=dataclasses.replace(work.product, type="float"))

@@ -7,13 +7,14 @@ import functools
 import json
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypedDict
 
 from ..settings.gpus import Gpu
 from .calls import Call, Shape
 from .families import find_cost
+from .kernels import KERNEL, Counts, estimate, time_kernel
 from .model import DEFAULTS, Rates, correct, place, time_work, without_tf32
 from .work import Work
 
@@ -148,8 +149,14 @@ class Predictor:
         """Return the nanoseconds and the kernels of a call."""
         if call.name in _FREE:
             return 0.0, 0.0
+        if call.name == KERNEL:
+            return time_kernel(call.arguments, self._rates, self._fitted["add"]["coefficients"]), 1.0
         work = find_cost(call)
         return predict_work(work, self._rates, self._fitted) if work.elements else (0.0, 0.0)
+
+
+#: Called for a kernel that was not counted: its name, and whether its time is estimated.
+Report = Callable[..., None]
 
 
 class Device(Protocol):
@@ -158,47 +165,59 @@ class Device(Protocol):
     def load_part(self, part: str) -> None:
         """Load a part, after compiling it if needed."""
 
-    def start_clock(self, predict: Any, report: Callable[[str], None], launch_ns: int, gap_ns: int) -> None:
-        """Keep the GPU's time from now on; ``report`` is called for a kernel that has no prediction."""
+    def start_clock(self, predict: Any, report: Report, launch_ns: int, gap_ns: int) -> None:
+        """Keep the GPU's time from now on; ``report`` is called for a kernel that was not counted."""
 
     def stop_clock(self) -> None:
         """Keep the host's time again."""
 
 
 class UnpredictedKernelWarning(UserWarning):
-    """The clock has no prediction of a kernel: it counts as a launch."""
+    """The clock did not count what a kernel does: its time is that of a launch, or estimated from its tensors."""
 
 
+#: What becomes of a kernel that was not counted.
+_UNCOUNTED = (
+    f"is not predicted: it counts as a launch of {GAP_NS / 1000:g} us, so predicted times are too short by its own. A "
+    "kernel of CUDA C++ is predicted if it is compiled under --clock gpu"
+)
+_ESTIMATED = (
+    "is estimated by the sizes of its tensors, each read or written once: what it reads, writes and computes was not "
+    "counted"
+)
 UnpredictedKernelWarning.__module__ = "torchdevice_cuda"  # the name that programs use
 
 
-def make_reporter() -> Callable[[str], None]:
-    """Return a function that warns once for each kernel without a prediction."""
+def make_reporter() -> Report:
+    """Return a function that warns once for each kernel that was not counted."""
     seen: set[str] = set()
 
-    def report(name: str) -> None:
+    def report(name: str, is_estimated: bool = False) -> None:
         if name not in seen:
             seen.add(name)
-            warnings.warn(
-                f"the time of the kernel {name} is not predicted: it counts as a launch of {GAP_NS / 1000:g} us, so "
-                f"predicted times are too short by its own",
-                UnpredictedKernelWarning,
-                stacklevel=2,
-            )
+            how = _ESTIMATED if is_estimated else _UNCOUNTED
+            warnings.warn(f"the time of the kernel {name} {how}", UnpredictedKernelWarning, stacklevel=2)
 
     return report
 
 
-class _Unpredicted:
+class _ForeignWork:
     """Work that other code does in Python's place, such as kernels of Triton and compiled graphs."""
 
     device: ClassVar[Any]
     original: ClassVar[Any]
-    report: ClassVar[Callable[[str], None]]
+    report: ClassVar[Report]
+    #: what it does, if that was counted, or else estimated
+    counts: Counts | None = None
+    is_estimated = False
 
     def __init__(self, name: str, index: int, *more: object) -> None:
         self._name, self._index = name, index
         self._work = type(self).original(name, index, *more)
+
+    def describe(self, counts: Counts | None, sizes: Iterable[int]) -> None:
+        """Say what the work does, or else the sizes of the memory that it was given."""
+        self.counts, self.is_estimated = counts or estimate(sizes), counts is None
 
     def __enter__(self) -> None:
         self._began = time.perf_counter_ns()
@@ -206,8 +225,12 @@ class _Unpredicted:
 
     def __exit__(self, *raised: object) -> None:
         self._work.__exit__(*raised)
-        type(self).report(self._name)
-        self.device.add_work(self._name, self._index, GAP_NS, time.perf_counter_ns() - self._began)
+        ns = GAP_NS
+        if self.counts is None or self.is_estimated:
+            type(self).report(self._name, self.counts is not None)
+        if self.counts is not None:
+            ns = self.device.predict_kernel(self.counts.as_arguments())
+        self.device.add_work(self._name, self._index, ns, time.perf_counter_ns() - self._began)
 
 
 def start(device: Any, gpu: Gpu) -> Callable[[], None]:
@@ -216,7 +239,7 @@ def start(device: Any, gpu: Gpu) -> Callable[[], None]:
     device.start_clock(Predictor(gpu).predict, report, LAUNCH_NS, GAP_NS)
     original = device.ForeignWork
     members = {"device": device, "original": original, "report": staticmethod(report)}
-    device.ForeignWork = type("ForeignWork", (_Unpredicted,), members)
+    device.ForeignWork = type("ForeignWork", (_ForeignWork,), members)
 
     def stop() -> None:
         device.ForeignWork = original

@@ -31,6 +31,10 @@ def products(call: Call) -> Work:
 _CONVOLUTION_ARGUMENTS = {"cudnn_convolution": (3, 2), "_conv_depthwise2d": (4, 5)}
 
 
+#: Convolutions that are products of large matrices.
+DENSE = ("wide", "first")
+
+
 def _name_convolution(groups: int, x: Shape, weight: Shape) -> str:
     if groups == x.sizes[1] and groups > 1:
         return "depthwise"
@@ -54,7 +58,8 @@ def convolutions(call: Call) -> Work:
         padded = [x.sizes[i + 2] + 2 * padding[i] - weight.sizes[i + 2] for i in range(spatial)]
         out = tuple(padded[i] // max(stride[i], 1) + 1 for i in range(spatial))
     pixels = x.sizes[0] * math.prod(out)
-    kind = "tf32" if x.type == "float" else x.type
+    name = _name_convolution(groups, x, weight)
+    kind = "tf32" if x.type == "float" and (call.is_tf32 or name not in DENSE) else x.type
     product = Product(pixels, weight.sizes[0] // groups, math.prod(weight.sizes[1:]), kind, groups)
     # The gradients of the input and of the weight are a product each.
     passes = sum(call.arguments[-1][:2]) if backward else 1
@@ -62,7 +67,8 @@ def convolutions(call: Call) -> Work:
     moved = passes * (x.bytes + weight.bytes + written)
     layout = "nhwc" if x.is_channels_last else "nchw"
     how = " backward" if backward else ""
-    key = f"convolution{how} {kind} {layout} {_name_convolution(groups, x, weight)}"
+    # Those of float32 without TF32 are not recorded: they are products.
+    key = "product" if kind == "float" else f"convolution{how} {kind} {layout} {name}"
     return Work(key, moved, moved, product.flops * passes, 1, product)
 
 

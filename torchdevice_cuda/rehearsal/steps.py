@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .calls import Call
-from .prediction import GAP_NS, LAUNCH_NS, Predictor, make_reporter, read_call
+from .prediction import GAP_NS, LAUNCH_NS, Predictor, Report, make_reporter, read_call
 
 if TYPE_CHECKING:
     from ..settings.gpus import Gpu
@@ -47,7 +47,7 @@ class Memory:
 class Device(Protocol):
     """The functions of the compiled device that are used here."""
 
-    def start_clock(self, predict: Any, report: Callable[[str], None], launch_ns: int, gap_ns: int) -> None:
+    def start_clock(self, predict: Any, report: Report, launch_ns: int, gap_ns: int) -> None:
         """Keep the GPU's time from now on: ``predict`` returns a call's nanoseconds, kernels and id."""
 
     def read_clock_counts(self) -> tuple[list[int], int]:

@@ -59,7 +59,18 @@ def start(device: Device, is_strict: bool, hidden: Sequence[str]) -> None:
             warnings.warn_explicit(f"{message} ({file}:{line})", UncomputedValueWarning, file, line)
 
     device.start_rehearsal(report)
+    _reports[:] = [report]
     _stop_compiling()
+
+
+#: The function that reports, of the rehearsal that runs.
+_reports: list[Callable[[str, str], None]] = []
+
+
+def report_kernel(name: str) -> None:
+    """Report a kernel that the rehearsal does not run."""
+    for report in _reports:
+        report("kernel", name)
 
 
 def _find_line(hidden: tuple[str, ...]) -> tuple[str, int]:

@@ -20,6 +20,7 @@ OFF = ("0", "false", "no", "off")
 #: Values of TORCHDEVICE_AUTO only: activate if possible.
 TRY = ("try",)
 KERNEL_FIBERS = "TORCHDEVICE_KERNEL_FIBERS"
+COUNT_KERNELS = "TORCHDEVICE_COUNT_KERNELS"
 KERNEL_OPTIMIZATION = "TORCHDEVICE_KERNEL_OPTIMIZATION"
 _LISTED = "docs/settings.md and python -m torchdevice_cuda --help list them"
 
@@ -118,6 +119,13 @@ VARIABLES: tuple[Variable, ...] = (
         "shared, private",
         _match("shared|private"),
         "the storage mode of the emulated Apple GPU's buffers; set, a wrong access of the host ends the process",
+    ),
+    Variable(
+        COUNT_KERNELS,
+        SWITCH_VALUES,
+        read_switch,
+        "compile kernels of CUDA C++ so that what they do is counted, for a GPU's clock",
+        is_internal=True,
     ),
     Variable(
         "TORCHDEVICE_SANITIZE_FILE",

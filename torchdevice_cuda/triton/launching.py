@@ -11,12 +11,14 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .. import rehearsal
 from ..report.departures import departures
 from ..settings import sanitizer
 from .memory import Memory
 from .modes import MODES
 
 if TYPE_CHECKING:
+    from ..rehearsal.kernels import Counts
     from .compiler.launch import Compiled
     from .interpreting import Interpreted, Interpreter
 
@@ -84,6 +86,8 @@ class Launches:
             if any(size > limit for size, limit in zip(grid, _LIMITS, strict=True)):
                 raise RuntimeError("Triton Error [CUDA]: invalid argument")
             if not MODES.only_tried:
+                if rehearsal.is_timed() and not MODES.trusted:
+                    memory.counts = kernel.count(grid, values, memory)
                 self._compute(kernel.name, memory, kernel.prepare(grid, values, memory))
         for hook in _hooks(leaving):
             hook(about)
@@ -111,6 +115,7 @@ class _Kernel:
         constants = getattr(source, "constants", {})
         self._constants = {self._named(key): value for key, value in constants.items() if self._named(key)}
         self._is_tried = False
+        self._counts: dict[tuple[Any, ...], Counts | None] = {}
         self._compiled: Compiled | None = None
         #: whether tensor descriptors are the GPU's own, which have tensor maps from capability 9.0
         self._has_maps = bool(getattr(metadata, "tensordesc_meta", None))
@@ -181,6 +186,31 @@ class _Kernel:
 
         threads = torch.get_num_threads()
         return lambda: compiled.run(grid, variables, memory.ranges(), memory.list_accessible, threads)
+
+    def count(self, grid: tuple[int, int, int], values: dict[str, Any], memory: Memory) -> Counts | None:
+        """Return what the launch does, counted in a sample of its programs; ``None`` where that is not possible."""
+        if self._counter is None:
+            return None
+        variables, ranges = self._list_variables(values), memory.ranges()
+        addresses = {*memory.pointers}
+        key = (grid, *(size for _, size in ranges), *(one for one in variables if one not in addresses))
+        if key not in self._counts:
+            self._counts[key] = self._counter.count(grid, variables, ranges)
+        return self._counts[key]
+
+    @functools.cached_property
+    def _counter(self) -> Compiled | None:
+        """The kernel, compiled to be counted."""
+        from .compiler.ir import Unsupported
+        from .compiler.launch import Compiled
+
+        if self._ttir is None:
+            return None
+        try:
+            return Compiled(self._ttir, self.name, contracts=True, is_counted=True)
+        except Unsupported as error:
+            _log.info("the Triton kernel %s is not counted: %s", self.name, error)
+            return None
 
     def _find_compiled(self, count: int) -> Compiled | None:
         """Return the kernel, compiled for the host at its first launch; ``None`` where that is not possible."""

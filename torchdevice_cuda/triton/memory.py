@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..drivers.loans import Loan
+    from ..rehearsal.kernels import Counts
 
 #: The first address, and the size in bytes.
 Range = tuple[int, int]
@@ -37,6 +38,8 @@ class Memory:
         self._ranges: list[Range] = []
         #: the addresses of the tensors
         self.pointers: list[int] = []
+        #: what the launch does, if the clock is a GPU's and that was counted
+        self.counts: Counts | None = None
         self.list_accessible = list_accessible
 
     def address(self, tensor: Any) -> int:

@@ -21,7 +21,8 @@ _L2 = ["/usr/sbin/sysctl", "-n", "hw.perflevel0.l2cachesize"]
 _CORES = re.compile(r'"gpu-core-count"\s*=\s*(\d+)')
 _BUSY = re.compile(r'"Device Utilization %"\s*=\s*(\d+)')
 _THREADGROUP_MEMORY = 32768  # bytes of a threadgroup on every Apple GPU so far
-_SHARE_OF_MEMORY = 0.75  # the part of main memory that Metal recommends on machines with more than a few GiB
+#: Bytes of main memory up to which Metal recommends two thirds of it; beyond, three quarters.
+_SMALL_MEMORY = 32 << 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +103,8 @@ def main_memory_share() -> int | None:
         import psutil
     except ImportError:
         return None
-    return int(psutil.virtual_memory().total * _SHARE_OF_MEMORY)
+    total: int = psutil.virtual_memory().total
+    return total * 2 // 3 if total <= _SMALL_MEMORY else total * 3 // 4
 
 
 @functools.cache

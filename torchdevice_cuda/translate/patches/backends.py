@@ -94,6 +94,37 @@ def no_fused_attention(context: Context) -> None:
         context.editor.set(torch._C, name, taken)
 
 
+#: Of CUDA's libraries that a program may prefer: the getter, the setter, and those that CUDA builds have.
+_PREFERRED = (
+    ("_get_linalg_preferred_backend", "_set_linalg_preferred_backend", "_LinalgBackend", ("Cusolver", "Magma")),
+    ("_get_blas_preferred_backend", "_set_blas_preferred_backend", "_BlasBackend", ("Cublaslt",)),
+)
+
+
+@patch(*(f"torch._C.{name}" for row in _PREFERRED for name in row[:2]), traits=Trait.TRANSLATED)
+def preferred_libraries(context: Context) -> None:
+    """Builds without CUDA refuse ``preferred_linalg_library("magma")``; here the choice is only remembered."""
+    for getter, setter, kind, libraries in _PREFERRED:
+        if present(torch._C, (getter, setter, kind)) == [getter, setter, kind]:
+            _remember(context, getter, setter, [getattr(getattr(torch._C, kind), name) for name in libraries])
+
+
+def _remember(context: Context, getter: str, setter: str, known: list[Any]) -> None:
+    get, put = getattr(torch._C, getter), getattr(torch._C, setter)
+    chosen: list[Any] = []
+
+    def choose(library: Any) -> None:
+        if library in known:
+            chosen[:] = [library]
+        else:
+            put(library)
+            chosen.clear()
+
+    for name, function in ((getter, lambda: chosen[0] if chosen else get()), (setter, choose)):
+        function.__name__ = name
+        context.editor.set(torch._C, name, function)
+
+
 @patch("torch.cudnn_is_acceptable", traits=Trait.NATIVE | Trait.HOST_MEMORY)
 def acceptable(context: Context) -> None:
     """In a CPU build cuDNN accepts no tensor. Its C++ code still uses its own answer, since it has no cuDNN."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..._compat import cuda_version
-from ...cuda_cpp import toolkit
+from ...cuda_cpp import jobs, toolkit
 from ...drivers.traits import Trait
 from ...settings.folders import SettingsError
 from ..core.context import Context
@@ -36,7 +36,7 @@ def _set_variable(context: Context, name: str, value: str) -> None:
 
 
 @patch(
-    *(f"{_MODULE}.{name}" for name in ("CUDA_HOME", "_find_cuda_home", "include_paths")),
+    *(f"{_MODULE}.{name}" for name in ("CUDA_HOME", "_find_cuda_home", "_get_num_workers", "include_paths")),
     "os.environ[<name>]",
     traits=Trait.SUBSTITUTE,
 )
@@ -70,6 +70,13 @@ def building(context: Context) -> None:
         def _find_cuda_home() -> str:
             return home
 
+        workers = module._get_num_workers
+
+        def _get_num_workers(verbose: bool) -> int | None:
+            found: int | None = workers(verbose)  # MAX_JOBS, if it is set
+            return jobs.count_jobs() if found is None else found
+
+        context.editor.set(module, "_get_num_workers", copy_metadata(_get_num_workers, workers))
         context.editor.set(module, "CUDA_HOME", home, target=f"{_MODULE}.CUDA_HOME")
         context.editor.set(module, "_find_cuda_home", copy_metadata(_find_cuda_home, module._find_cuda_home))
         for name, value in (("CUDA_HOME", home), ("PATH", toolkit.search_path(folder))):

@@ -1,4 +1,4 @@
-"""``torch.library``: kernels that a program defines for CUDA, if CUDA tensors have another device type."""
+"""``torch.library``: kernels that a program defines for CUDA."""
 
 from __future__ import annotations
 
@@ -31,6 +31,27 @@ def keys(context: Context) -> None:
         return original(real if device_type == "cuda" else device_type)
 
     context.editor.set(torch._C, "_dispatch_key_for_device", copy_metadata(_dispatch_key_for_device, original))
+
+
+@patch("torch._C._dispatch_has_computed_kernel_for_dispatch_key", traits=Trait.NATIVE | Trait.HOST_MEMORY)
+def computed_kernels(context: Context) -> None:
+    """An operator without a kernel for CUDA has none: what it falls back to on the virtual GPU is ours.
+
+    ``torch._custom_op`` refuses a kernel for a device that has one.
+    """
+    original, has_kernel = (
+        torch._C._dispatch_has_computed_kernel_for_dispatch_key,
+        torch._C._dispatch_has_kernel_for_dispatch_key,
+    )
+    composed = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+
+    def _dispatch_has_computed_kernel_for_dispatch_key(name: str, dispatch: str) -> bool:
+        if dispatch != _CUDA:
+            return original(name, dispatch)
+        return any(has_kernel(name, key) for key in (_CUDA, *composed))
+
+    name = "_dispatch_has_computed_kernel_for_dispatch_key"
+    context.editor.set(torch._C, name, copy_metadata(_dispatch_has_computed_kernel_for_dispatch_key, original))
 
 
 #: Modules that register kernels for their caller.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch.profiler
 from torch.autograd import profiler_legacy
 from torch.autograd.profiler import emit_nvtx, profile
 
+from ... import rehearsal
 from ...drivers import Driver
 from ...drivers.traits import Trait
 from ..core.context import Context
@@ -83,10 +85,14 @@ def device_profiled(context: Context) -> None:
     if native is None:  # no device is visible to the program
         return
     original: Callable[[profile], None] = vars(profile)["_prepare_trace"]
+    said: list[str] = []
 
     def _prepare_trace(self: profile) -> None:
         if torch.profiler.ProfilerActivity.CUDA in self.kineto_activities:
             native.describe_devices(_properties(driver))
+            if (note := rehearsal.describe_error()) and not said:
+                said.append(note)
+                print(f"torchdevice_cuda: {note}", file=sys.stderr)
         original(self)
 
     context.editor.set(profile, "_prepare_trace", functools.wraps(original)(_prepare_trace))
@@ -127,6 +133,8 @@ def _properties(driver: Driver) -> str:
             "sharedMemPerBlockOptin": facts.shared_memory_per_block_optin,
             "sharedMemPerMultiprocessor": facts.shared_memory_per_multiprocessor,
         }
+        if note := rehearsal.describe_error():
+            properties["predicted"] = note
         shown.append(json.dumps(properties))
     return ", ".join(shown)
 

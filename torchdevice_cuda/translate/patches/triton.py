@@ -8,6 +8,7 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
+from ... import rehearsal
 from ..._compat import accelerator_error
 from ...drivers.errors import ENDING, error_text, words_of
 from ...drivers.recording.mode import refuse_unseen
@@ -107,6 +108,7 @@ def _place(context: Context) -> Any:
 
     native, on_gpu = context.driver.native, context.on_gpu
     compiles, tools = context.settings.triton == "compiled", context.settings.sanitize
+    runs = context.settings.rehearse == rehearsal.OFF
 
     def lent(name: str, memory: Memory, work: Any) -> None:
         if context.left is not None:
@@ -139,9 +141,15 @@ def _place(context: Context) -> Any:
         captured = native.captures_underway() and native.begin_foreign_call(index, memory.ranges())
         again = None
         try:
-            with native.ForeignWork(name, index, memory.pointers):
-                work()
-            again = work if captured else None
+            launch: Any = native.ForeignWork(name, index, memory.pointers)
+            if rehearsal.is_timed():
+                launch.describe(memory.counts, (size for _, size in memory.ranges()))
+            with launch:
+                if runs:
+                    work()
+                else:
+                    rehearsal.report_kernel(name)
+            again = work if captured and runs else None
         except kind as error:
             # On a GPU the launch itself succeeds; the next synchronization raises.
             code = getattr(error, "error_code", 0)

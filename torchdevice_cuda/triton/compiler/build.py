@@ -21,6 +21,8 @@ _RUNTIME = Path(__file__).parent / "runtime"
 _AREA, _ENTRY = "triton", "ttc_launch"
 #: The headers of inline assembly.
 _PTX = Path(__file__).parents[2] / "ptx" / "include"
+#: The headers of counts.
+_COUNTS = Path(__file__).parents[2] / "native" / "csrc" / "clock"
 _FLAGS = (
     "-std=c++17", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fno-semantic-interposition",
     "-fvisibility=hidden", "-fno-plt", "-w", "-shared", "-fPIC", "-pthread",
@@ -42,6 +44,7 @@ def load(translation: Translation, contracts: bool) -> Any:
     roots = [_RUNTIME]
     roots += [_PTX] if '#include "host_ptx/' in translation.source else []
     roots += sanitizer.SOURCES if translation.is_sanitized else ()
+    roots += [_COUNTS] if translation.is_counted else []
     facts = (
         translation.source,
         _digest_headers(*roots),

@@ -7,13 +7,16 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...drivers.errors import cuda_error
 from ...settings.sanitizer import MEMCHECK
 from . import build
 from .ir import Type, Unsupported
 from .translate import Translation, translate
+
+if TYPE_CHECKING:
+    from ...rehearsal.kernels import Counts
 
 #: First addresses, and sizes.
 Ranges = Sequence[tuple[int, int]]
@@ -39,6 +42,10 @@ def _refresh(launch: int) -> None:
 
 
 _WRITING, _REFRESHING = _WRITE(_write), _REFRESH(_refresh)
+#: The same, of a launch that only counts.
+_IGNORING_WRITE, _IGNORING_REFRESH = _WRITE(lambda text, length: None), _REFRESH(lambda launch: None)
+#: The types of products, by the type of their elements; those of eight bits have no rate of their own.
+_PRODUCTS = {"tf32": "tf32", "f16": "c10::Half", "bf16": "c10::BFloat16", "f64": "double", "f32": "float"}
 
 
 class _Launch(ctypes.Structure):
@@ -60,6 +67,7 @@ class _Launch(ctypes.Structure):
         ("ended", ctypes.c_int64),
         ("signals", ctypes.c_void_p),
         ("error", ctypes.c_void_p * 3),
+        ("counts", ctypes.c_void_p),
     )
 
 
@@ -104,10 +112,13 @@ def _choose_packer(type_: Type) -> Callable[[Any], bytes]:
 class Compiled:
     """A kernel that was compiled for the host."""
 
-    def __init__(self, ttir: str, name: str, contracts: bool, tools: Collection[str] = ()) -> None:
-        """Compile a kernel, for these tools; raise `Unsupported` where that is not possible."""
-        translation: Translation = translate(ttir, is_sanitized=bool(tools))
-        self._is_exact = MEMCHECK in tools
+    def __init__(
+        self, ttir: str, name: str, contracts: bool, tools: Collection[str] = (), is_counted: bool = False
+    ) -> None:
+        """Compile a kernel, for these tools or to be counted; raise `Unsupported` where that is not possible."""
+        translation: Translation = translate(ttir, is_sanitized=bool(tools), is_counted=is_counted)
+        self._is_exact = MEMCHECK in tools or is_counted
+        self._product_type = translation.product_type
         self._name, self._sites = name, translation.sites
         self._packers = [_choose_packer(type_) for type_ in translation.arguments]
         self._run = build.load(translation, contracts)
@@ -117,6 +128,22 @@ class Compiled:
         """Raise `Unsupported` where the arguments are not those of the TTIR."""
         if count != len(self._packers):
             raise Unsupported(f"{count} arguments for {len(self._packers)} of its TTIR")
+
+    def count(self, grid: tuple[int, int, int], arguments: Sequence[Any], ranges: Ranges) -> Counts | None:
+        """Return what all programs of a grid do, by some of them; the kernel is compiled to be counted."""
+        from ...rehearsal.kernels import TYPES, Counts  # most programs count none
+
+        packed = b"".join([pack(value) for pack, value in zip(self._packers, arguments, strict=True)])
+        table = _write_table(ranges, self._is_exact)
+        launch = _Launch((ctypes.c_int32 * 3)(*grid), 1, packed)
+        launch.table, launch.refresh, launch.write = ctypes.addressof(table), _IGNORING_REFRESH, _IGNORING_WRITE
+        counted = (ctypes.c_double * 5)()
+        launch.counts = ctypes.addressof(counted)
+        if self._run(ctypes.addressof(launch)):
+            return None  # the launch itself says what is wrong
+        traffic, moved, footprint, operations, products = counted
+        type_ = TYPES.index(_PRODUCTS.get(self._product_type, "c10::BFloat16" if self._product_type else "float"))
+        return Counts(traffic, moved, footprint, operations, products, float(type_))
 
     def run(
         self,

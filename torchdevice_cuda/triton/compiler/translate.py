@@ -44,24 +44,28 @@ class Translation:
     sites: tuple[str, ...]
     #: whether each access of an element is checked by the tools of ``--sanitize``
     is_sanitized: bool = False
+    #: whether programs only count what they do, and the type of their products
+    is_counted: bool = False
+    product_type: str = ""
 
 
-def translate(text: str, is_sanitized: bool = False) -> Translation:
+def translate(text: str, is_sanitized: bool = False, is_counted: bool = False) -> Translation:
     """Translate a module; raise `Unsupported` for what cannot be compiled.
 
-    ``is_sanitized``: the tools of ``--sanitize`` check each access of an element.
+    ``is_sanitized``: the tools of ``--sanitize`` check each access of an element. ``is_counted``: some programs run,
+    only to count what they do.
     """
     try:
-        return _translate(text, is_sanitized)
+        return _translate(text, is_sanitized, is_counted)
     except Unsupported:
         raise
     except Exception as error:  # TTIR of another release may be written in another way
         raise Unsupported(f"its TTIR is not understood ({type(error).__name__}: {error})") from error
 
 
-def _translate(text: str, is_sanitized: bool) -> Translation:
+def _translate(text: str, is_sanitized: bool, is_counted: bool) -> Translation:
     function = parse(text)
-    emitter = Emitter(function, _HANDLERS, is_sanitized)
+    emitter = Emitter(function, _HANDLERS, is_sanitized, is_counted)
     arguments = []
     for number, value in enumerate(function.args):
         if value.type.shape:
@@ -78,7 +82,7 @@ def _translate(text: str, is_sanitized: bool) -> Translation:
     names = writer.headers | (_LIBRARY if "tt.extern_elementwise" in text else set())
     headers = "".join(f'#include "{name}"\n' for name in sorted(names))
     source = _SOURCE.format(
-        checks=_write_places(function.name, writer.sites) if is_sanitized else "",
+        checks=_write_places(function.name, writer.sites) if is_sanitized else "#define TTC_COUNTED\n" * is_counted,
         headers=headers,
         arguments="\n".join(arguments),
         body="\n".join(writer.lines),
@@ -87,7 +91,10 @@ def _translate(text: str, is_sanitized: bool) -> Translation:
         waits="true" if writer.waits else "false",
     )
     types = tuple(value.type for value in function.args)
-    return Translation(function.name, source, types, tuple(writer.sites), is_sanitized)
+    if is_counted and writer.waits:
+        raise Unsupported("a program that waits for others cannot be counted")
+    places = tuple(writer.sites)
+    return Translation(function.name, source, types, places, is_sanitized, is_counted, writer.product_type)
 
 
 def _write_places(name: str, sites: list[str]) -> str:

@@ -23,6 +23,8 @@ class Writer:
         self.lines: list[str] = []
         self.depth = 1
         self._count = 0
+        #: the type of the elements in products of matrices, which a count needs
+        self.product_type = ""
         #: the bytes of all arrays
         self.stack = 0
         #: file and line of each memory access and assertion

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "host_cuda/arena.h"
+#include "host_cuda/counts.h"
 #include "host_cuda/errors.h"
 #include "host_cuda/threads.h"
 #include "host_cuda/watch.h"
@@ -46,6 +47,8 @@ class Worker {
   std::unique_ptr<char[]> dynamic;
   size_t dynamic_bytes = 0;
   Watch watch;
+  Counts* counts = nullptr;   // of the block, if it is one of the sample
+  Allocations allocations;    // that it uses
   Arena arena;                // variables of threads that are loops (loops.h)
   Lanes* exchange = nullptr;  // of threads that are loops: by warp
   bool gives = false;         // whether they give or take

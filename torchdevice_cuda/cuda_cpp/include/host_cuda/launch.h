@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "host_cuda/block.h"
+#include "host_cuda/counts.h"
 #include "host_cuda/kernel_abi.h"
 #include "host_cuda/shared.h"
 
@@ -64,6 +65,7 @@ struct Work {
   std::atomic<uint64_t> next{0};
   std::vector<uint32_t> order;  // of blocks, if it is not that of their numbers
   std::atomic<bool> stop{false};
+  Sample sample;
   std::mutex mutex;
   std::exception_ptr error;
 };
@@ -92,6 +94,7 @@ inline void take_blocks(Work& work) {
   w->launch = &work.launch;
   w->error = nullptr;
   w->watch.begin();
+  w->allocations.forget();
   if (w->dynamic_bytes < work.launch.shared || !w->dynamic) {
     w->dynamic.reset(new char[work.launch.shared + 256 + 2 * kGuard]);
     w->dynamic_bytes = work.launch.shared;
@@ -111,6 +114,7 @@ inline void take_blocks(Work& work) {
       const uint64_t i = work.order.empty() ? n : work.order[n];
       w->block = {
           static_cast<unsigned>(i % g.x), static_cast<unsigned>(i / g.x % g.y), static_cast<unsigned>(i / g.x / g.y)};
+      w->counts = work.sample.find(i);
       try {
         work.run_block();
       } catch (const Ended&) {
@@ -118,6 +122,7 @@ inline void take_blocks(Work& work) {
         w->error = std::current_exception();
       }
     }
+    w->counts = nullptr;
     if (w->error || standing() != cudaSuccess) work.stop.store(true);
   }
   worker = before;
@@ -216,13 +221,14 @@ inline void tell_failure() {
 
 inline void run_work(void* p) {
   auto& work = *static_cast<Work*>(p);
-  if (standing() != cudaSuccess) return;
+  if (standing() != cudaSuccess || !work.sample.runs()) return;
   work.next.store(0);
   work.stop.store(false);
   work.error = nullptr;
   const uint64_t blocks = uint64_t{work.launch.grid.x} * work.launch.grid.y * work.launch.grid.z;
   const uint64_t threads = uint64_t{work.launch.block.x} * work.launch.block.y * work.launch.block.z;
   const Checks checks(work.order, blocks);
+  work.sample.begin(blocks);
   // Waking others takes some microseconds, a few thousand threads as long.
   if (work.is_cooperative && blocks > 1)
     run_together(work, blocks);
@@ -230,6 +236,7 @@ inline void run_work(void* p) {
     take_blocks(work);
   else
     Pool::get().run(work);
+  work.sample.end();
   fflush(stdout);
   if (standing() != cudaSuccess) tell_failure();
   if (work.error) std::rethrow_exception(std::exchange(work.error, nullptr));
@@ -258,9 +265,11 @@ inline cudaError_t launch_work(std::unique_ptr<Work> work) {
   const char* name = work->launch.name;
   if (const KernelAbi* device = kernel_abi()) {
     const Pointers pointers = work->list_pointers();
-    return returned(
-        static_cast<cudaError_t>(
-            device->launch(stream, name, &run_work, &drop_work, work.release(), pointers.all.data(), pointers.count)));
+    Timed timed(name, stream, pointers.all.data(), pointers.count);
+    const auto code = static_cast<cudaError_t>(
+        device->launch(stream, name, &run_work, &drop_work, work.release(), pointers.all.data(), pointers.count));
+    timed.end();
+    return returned(code);
   }
   run_work(work.get());
   return cudaSuccess;

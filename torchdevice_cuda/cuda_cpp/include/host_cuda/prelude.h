@@ -7,6 +7,8 @@
 #include "cuda_runtime.h"
 #ifdef HOST_CUDA_CHECKED
 #include "host_cuda/checks.h"
+#elif defined(HOST_CUDA_COUNTED)
+#include "host_cuda/count_accesses.h"
 #endif
 #ifdef HOST_CUDA_PTX
 #include "host_cuda/ptx_threads.h"

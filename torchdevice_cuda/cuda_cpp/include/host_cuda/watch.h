@@ -9,11 +9,14 @@
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
 
-#ifdef HOST_CUDA_CHECKED
+#if defined(HOST_CUDA_CHECKED) || defined(HOST_CUDA_COUNTED)
 #define HOST_CUDA_UNWATCHED __attribute__((no_sanitize("thread")))
-constexpr size_t kGuard = 4096;  // around shared memory, so that what lies beside it is known to be beside it
 #else
 #define HOST_CUDA_UNWATCHED
+#endif
+#ifdef HOST_CUDA_CHECKED
+constexpr size_t kGuard = 4096;  // around shared memory, so that what lies beside it is known to be beside it
+#else
 constexpr size_t kGuard = 0;
 #endif
 

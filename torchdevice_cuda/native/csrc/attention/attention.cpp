@@ -377,12 +377,12 @@ void register_fused_attention(Registrar& registrar) {
     one->impl("_scaled_dot_product_flash_attention_backward", TORCH_FN(flash_attention_backward));
     one->impl_where_known("_scaled_dot_product_cudnn_attention", TORCH_FN(cudnn_attention));
     one->impl_where_known("_scaled_dot_product_cudnn_attention_backward", TORCH_FN(cudnn_attention_backward));
+    one->impl_where_known("_flash_attention_forward", TORCH_FN(flash_forward));
+    one->impl_where_known("_flash_attention_forward", TORCH_FN(paged_flash_forward));
+    one->impl_where_known("_flash_attention_backward", TORCH_FN(flash_backward));
+    one->impl_where_known("_efficient_attention_forward", TORCH_FN(efficient_forward));
+    one->impl_where_known("_efficient_attention_backward", TORCH_FN(efficient_backward));
   }
-  registrar.impl_where_known("_flash_attention_forward", TORCH_FN(flash_forward));
-  registrar.impl_where_known("_flash_attention_forward", TORCH_FN(paged_flash_forward));
-  registrar.impl_where_known("_flash_attention_backward", TORCH_FN(flash_backward));
-  registrar.impl_where_known("_efficient_attention_forward", TORCH_FN(efficient_forward));
-  registrar.impl_where_known("_efficient_attention_backward", TORCH_FN(efficient_backward));
 }
 
 }  // namespace hostdevice

@@ -3,12 +3,14 @@
 #include <c10/util/ScopeExit.h>
 
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <shared_mutex>
 #include <string_view>
 #include <unordered_map>
 
 #include "clock/description.h"
+#include "clock/kernels.h"
 #include "operators/boxed.h"
 #include "operators/operator_info.h"
 #include "operators/recorded.h"
@@ -69,9 +71,22 @@ class Predictions {
     const std::unique_lock<std::shared_mutex> lock(mutex_);
     return count(all_.emplace(key, made).first->second);
   }
+  // A kernel of other code: its counts are the arguments.
+  Prediction find_kernel(const KernelArguments& counts) {
+    {
+      const std::shared_lock<std::shared_mutex> lock(mutex_);
+      const auto found = kernels_.find(counts);
+      if (found != kernels_.end()) return count(found->second);
+    }
+    const std::vector<IValue> arguments(counts.begin(), counts.end());
+    const auto made = g_predict("torchdevice_cuda::kernel", arguments);
+    const std::unique_lock<std::shared_mutex> lock(mutex_);
+    return count(kernels_.emplace(counts, made).first->second);
+  }
   void forget() {
     const std::unique_lock<std::shared_mutex> lock(mutex_);
     all_.clear();
+    kernels_.clear();
     const std::lock_guard<std::mutex> counting(counting_);
     calls_.clear();
   }
@@ -92,6 +107,7 @@ class Predictions {
 
   std::shared_mutex mutex_;
   std::unordered_map<uint64_t, Prediction> all_;
+  std::map<KernelArguments, Prediction> kernels_;
   std::mutex counting_;
   std::vector<uint64_t> calls_;  // by id
 };
@@ -111,6 +127,11 @@ int64_t advance(StreamState& stream, int64_t ns) {
   return end;
 }
 
+// Where the graph runs that this thread launched last.
+thread_local StreamState* t_replaying = nullptr;
+// Sums up its kernels while it runs, if its time here is left out.
+thread_local int64_t* t_replayed = nullptr;
+
 // The time of captured work, which a launch of the graph takes.
 class Captured final : public StreamObserver {
  public:
@@ -127,7 +148,8 @@ class Captured final : public StreamObserver {
       if (found != ns_.end()) ns = found->second;
     }
     g_clock_offset_ns.fetch_add(g_launch_ns, std::memory_order_acq_rel);
-    advance(stream_state(stream.device, stream.id), ns);
+    t_replaying = &stream_state(stream.device, stream.id);
+    advance(*t_replaying, ns);
   }
   void destroy_graph(uint64_t id) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -174,14 +196,24 @@ void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack)
 
 // Kernels of other code: there is no prediction, so that the time that they took here is left out.
 void run_kernel(StreamState& stream, const char* name, std::function<void()> run, Arrival) {
+  if (is_kernel_timed()) {
+    const InNode whole;
+    run();
+    return;
+  }
   const bool is_graph = name == std::string_view("cudaGraphLaunch");
-  if (!is_graph) g_report(name);
+  if (!is_graph) g_report(name, false);
+  int64_t replayed = 0;
   {
     const Unclocked computing;
     const InNode whole;
+    const auto restore = c10::make_scope_exit([saved = std::exchange(t_replayed, &replayed)] { t_replayed = saved; });
     run();
   }
-  if (is_graph) return;  // its time was added when it was launched
+  if (is_graph) {  // the time of its operators was added when it was launched
+    advance(stream, replayed);
+    return;
+  }
   g_clock_offset_ns.fetch_add(g_launch_ns, std::memory_order_acq_rel);
   advance(stream, g_gap_ns);
 }
@@ -214,6 +246,32 @@ void add_work(const std::string& name, c10::DeviceIndex device, int64_t ns, int6
     captured().add(capture->id(), ns);
   else
     advance(stream_state(device, current_stream(device)), ns);
+}
+
+int64_t predict_kernel(const KernelArguments& arguments) {
+  return predictions().find_kernel(arguments).ns + g_gap_ns;
+}
+bool is_clock_on() {
+  return g_is_on.load(std::memory_order_relaxed);
+}
+void report_kernel(const char* name, bool is_estimated) {
+  g_report(name, is_estimated);
+}
+void add_kernel(StreamState& stream, int64_t ns, int64_t spent_ns) {
+  g_computing_ns.fetch_add(spent_ns, std::memory_order_relaxed);
+  if (const auto capture = has_captures() ? capture_of(stream) : nullptr) {
+    g_clock_offset_ns.fetch_sub(spent_ns, std::memory_order_acq_rel);
+    captured().add(capture->id(), ns);
+    return;
+  }
+  g_clock_offset_ns.fetch_add(g_launch_ns - spent_ns, std::memory_order_acq_rel);
+  advance(stream, ns);
+}
+void add_replayed_kernel(int64_t ns) {
+  if (t_replayed)
+    *t_replayed += ns;
+  else if (t_replaying)
+    advance(*t_replaying, ns);
 }
 
 void start_clock(Predict predict, ReportKernel report, int64_t launch_ns, int64_t gap_ns) {

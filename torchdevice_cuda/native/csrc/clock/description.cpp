@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <c10/util/hash.h>
 
+#include "compat_precision.h"
 #include "operators/alias.h"
 #include "runtime/pinned.h"
 
@@ -56,13 +57,13 @@ TensorDescription describe_tensor(const at::Tensor& t) {
       is_on_host && t.has_storage() && is_pinned(t.storage().data())};
 }
 
-bool uses_tf32() {
-  return at::globalContext().allowTF32CuBLAS();
+bool uses_tf32(const std::string& name) {
+  return name.find("conv") == std::string::npos ? at::globalContext().allowTF32CuBLAS() : allows_tf32_convolutions();
 }
 
 uint64_t hash_call(const c10::OperatorHandle& op, c10::ArrayRef<IValue> arguments) {
   uint64_t hash = reinterpret_cast<uintptr_t>(&op.schema());
-  add(hash, uses_tf32());
+  add(hash, uses_tf32(op.schema().name()));
   for (const auto& v : arguments) {
     add(hash, 17);
     add_value(hash, v);

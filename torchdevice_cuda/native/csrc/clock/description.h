@@ -5,6 +5,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace hostdevice {
@@ -21,7 +22,7 @@ uint64_t hash_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arg
 // Return whether the host waits for the call: it copies to or from memory that is not pinned, or blocks.
 bool waits_for_copy(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
 
-// Whether products of float32 round to TF32.
-bool uses_tf32();
+// Whether this operator's products of float32 round to TF32; convolutions have cuDNN's flag.
+bool uses_tf32(const std::string& name);
 
 }  // namespace hostdevice

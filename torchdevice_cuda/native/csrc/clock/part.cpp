@@ -6,6 +6,7 @@
 #include "bindings/part.h"
 #include "clock/clock.h"
 #include "clock/description.h"
+#include "clock/kernels.h"
 
 namespace hostdevice {
 namespace {
@@ -46,30 +47,32 @@ Prediction call_python(const std::string& name, c10::ArrayRef<IValue> arguments)
   const py::gil_scoped_acquire gil;
   py::list described;
   for (const auto& v : arguments) described.append(describe(v));
-  const py::tuple predicted = (*g_function)(name, described, uses_tf32());
+  const py::tuple predicted = (*g_function)(name, described, uses_tf32(name));
   return {
       static_cast<int64_t>(predicted[0].cast<double>()), static_cast<int>(predicted[1].cast<double>()),
       predicted.size() > 2 ? predicted[2].cast<int>() : -1};
 }
 
-void report_kernel(const char* name) {
+void call_reporter(const char* name, bool is_estimated) {
   const py::gil_scoped_acquire gil;
-  (*g_reporter)(name);
+  (*g_reporter)(name, is_estimated);
 }
 
 void start(const py::object& function, const py::object& report, int64_t launch_ns, int64_t gap_ns) {
   delete std::exchange(g_function, new py::object(function));
   delete std::exchange(g_reporter, new py::object(report));
-  start_clock(&call_python, &report_kernel, launch_ns, gap_ns);
+  start_clock(&call_python, &call_reporter, launch_ns, gap_ns);
 }
 
 void begin(PyObject* module) {
   auto m = py::reinterpret_borrow<py::module_>(module);
+  publish_kernel_times();
   m.def("start_clock", &start, py::arg("predict"), py::arg("report"), py::arg("launch_ns"), py::arg("gap_ns"));
   m.def("stop_clock", &stop_clock);
   m.def(
       "add_work", &add_work, py::arg("name"), py::arg("device"), py::arg("ns"), py::arg("spent_ns"),
       py::call_guard<py::gil_scoped_release>());
+  m.def("predict_kernel", &predict_kernel, py::arg("arguments"), py::call_guard<py::gil_scoped_release>());
   m.def("read_clock_counts", [] {
     const auto counts = read_clock_counts();
     return std::make_pair(counts.calls, counts.computing_ns);

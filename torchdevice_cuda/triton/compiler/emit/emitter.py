@@ -8,6 +8,7 @@ from ..analysis import Uses, find_falls, find_steps, is_elementwise
 from ..ir import Block, Function, Op, Type, Unsupported, Value
 from ..tiles import Nest, Tile
 from ..writer import Writer
+from .counts import write_count
 from .elementwise import read_predicate, write_element
 
 Handler = Callable[["Emitter", Op], None]
@@ -16,10 +17,13 @@ Handler = Callable[["Emitter", Op], None]
 class Emitter:
     """Writes a kernel's body."""
 
-    def __init__(self, function: Function, handlers: dict[str, Handler], is_sanitized: bool) -> None:
+    def __init__(
+        self, function: Function, handlers: dict[str, Handler], is_sanitized: bool, is_counted: bool = False
+    ) -> None:
         self.function = function
         self.uses = Uses(function)
-        self.writer = Writer(is_sanitized)
+        self.writer = Writer(is_sanitized or is_counted)
+        self._is_counted = is_counted
         self._handlers = handlers
         self._tiles: dict[Value, Tile] = {}
 
@@ -49,6 +53,8 @@ class Emitter:
 
     def emit(self, op: Op) -> None:
         """Write an operation."""
+        if self._is_counted:
+            write_count(self.writer, op)
         handler = self._handlers.get(op.name)
         if handler is not None:
             handler(self, op)
@@ -87,7 +93,9 @@ class Emitter:
             self.set(value, Tile(value.type, text))
         lines, self.writer.lines = self.writer.lines, []
         depth, self.writer.depth = self.writer.depth, 0
+        is_counted, self._is_counted = self._is_counted, False  # each element's count is that of the whole
         last = self.emit_block(region)
+        self._is_counted = is_counted
         written, self.writer.lines = self.writer.lines, lines
         self.writer.depth = depth
         return written, [tile.text for tile in self.list_operands(last)]

@@ -40,12 +40,16 @@ struct Grid {
 #ifdef TTC_SANITIZED
   std::vector<uint32_t> order;
 #endif
+#ifdef TTC_COUNTED
+  host_cuda::BlockSample sample;
+  std::vector<uint64_t> order;
+#endif
 };
 
 #ifdef TTC_SANITIZED
 // Programs run one after the other, unless one waits for another, in an order that the seed chooses.
 static std::mutex g_sanitized;
-static void begin_sanitized(Grid& grid) {
+static void begin_grid(Grid& grid) {
   g_sanitized.lock();
   host_sanitizer::Races::get().begin_launch();
   if (!grid.waits) {
@@ -53,7 +57,7 @@ static void begin_sanitized(Grid& grid) {
     grid.order = host_sanitizer::choose_order(grid.total);
   }
 }
-static void end_sanitized() {
+static void end_grid(Grid&) {
   g_sanitized.unlock();
 }
 static void begin_program(Program& program, Grid& grid, int64_t number) {
@@ -67,9 +71,28 @@ static void begin_program(Program& program, Grid& grid, int64_t number) {
   const std::lock_guard<std::mutex> lock(races.mutex);
   races.begin_block(program.block, (uint32_t)number, 0);
 }
+#elif defined(TTC_COUNTED)
+// A sample of the programs runs, one after the other.
+static void begin_grid(Grid& grid) {
+  grid.sample.begin(grid.total);
+  grid.order = grid.sample.list_blocks();
+  grid.total = grid.order.size();
+  grid.launch->threads = 1;
+}
+static void end_grid(Grid& grid) {
+  const auto sum = grid.sample.sum();
+  const double counts[] = {sum.traffic, sum.memory, sum.footprint, sum.operations, sum.products};
+  std::copy(std::begin(counts), std::end(counts), grid.launch->counts);
+}
+static void begin_program(Program& program, Grid& grid, int64_t number) {
+  const int64_t x = grid.launch->grid[0], y = grid.launch->grid[1], block = grid.order[number];
+  program.index[0] = (int32_t)(block % x);
+  program.index[1] = (int32_t)(block / x % y), program.index[2] = (int32_t)(block / x / y);
+  program.counts = grid.sample.find(block);
+}
 #else
-TTC_INLINE void begin_sanitized(Grid&) {}
-TTC_INLINE void end_sanitized() {}
+TTC_INLINE void begin_grid(Grid&) {}
+TTC_INLINE void end_grid(Grid&) {}
 TTC_INLINE void begin_program(Program&, Grid&, int64_t) {}
 #endif
 
@@ -234,7 +257,7 @@ static void join_threads(Grid& grid) {
 static int run_grid(Launch* launch, Run run, int sites, size_t stack, bool waits) {
   Grid grid{launch, run, sites, waits, (int64_t)launch->grid[0] * launch->grid[1] * launch->grid[2]};
   const bool fits = stack <= (256 << 10);
-  begin_sanitized(grid);
+  begin_grid(grid);
   grid.looked = now();
   pthread_mutex_init(&grid.mutex, nullptr);
   pthread_cond_init(&grid.is_over, nullptr);
@@ -250,7 +273,7 @@ static int run_grid(Launch* launch, Run run, int sites, size_t stack, bool waits
     if (fits) run_programs(grid, true, NEVER);
   }
   join_threads(grid);
-  end_sanitized();
+  end_grid(grid);
   pthread_attr_destroy(&grid.attributes);
   pthread_cond_destroy(&grid.is_over);
   pthread_mutex_destroy(&grid.mutex);

@@ -6,6 +6,9 @@
 #include "grid.h"
 #include "memory.h"
 #include "types.h"
+#ifdef TTC_COUNTED
+#include "counts.h"
+#endif
 #ifdef TTC_SANITIZED
 #include "checks.h"
 #endif

@@ -5,6 +5,9 @@
 #include "host_sanitizer/races.h"
 #include "host_sanitizer/tools.h"
 #endif
+#ifdef TTC_COUNTED
+#include "../../../native/csrc/clock/block_counts.h"
+#endif
 
 struct Range {
   uintptr_t first, size;
@@ -51,6 +54,8 @@ struct Launch {
   const Signals* signals;
   // The exception of a handler: its type, value and traceback.
   void* error[3];
+  // Of a launch that counts: the members of KernelCounts (native/csrc/clock/kernel_times.h).
+  double* counts;
 };
 struct Grid;
 
@@ -73,6 +78,9 @@ struct Program {
   int32_t index[3];
 #ifdef TTC_SANITIZED
   host_sanitizer::Block block;
+#endif
+#ifdef TTC_COUNTED
+  host_cuda::Counts* counts;
 #endif
 };
 

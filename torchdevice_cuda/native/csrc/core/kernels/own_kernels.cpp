@@ -13,7 +13,7 @@ void register_composites() {
     register_convolutions(registrar);
     register_random(registrar);
     register_absent_libraries(registrar);
-    install_attention_stub();
+    install_stubs();
   } else {
     register_attention(registrar);
     register_apple_composites(registrar);

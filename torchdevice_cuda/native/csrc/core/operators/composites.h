@@ -23,7 +23,7 @@ void register_small(Registrar& registrar);
 void register_convolutions(Registrar& registrar);
 void register_random(Registrar& registrar);
 void register_absent_libraries(Registrar& registrar);
-void install_attention_stub();
+void install_stubs();
 
 // Compiled for an Apple GPU only.
 void register_attention(Registrar& registrar);
