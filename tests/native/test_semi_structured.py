@@ -53,7 +53,7 @@ def test_cutlass_refuses_other_gpus_as_on_cuda() -> None:
 
 @child(HOPPER)
 def test_products_of_bytes_have_other_results() -> None:
-    a, b = sparse(torch.int8), torch.randint(-9, 9, (128, 64)).to(torch.int8).cuda()
+    a, b = sparse(torch.int8), torch.randint(-9, 9, (64, 128)).to(torch.int8).cuda().t()
     right = a.cpu().double() @ b.cpu().double()
     packed = torch._cslt_compress(a)
     assert packed.shape == (128, 80)
@@ -63,6 +63,8 @@ def test_products_of_bytes_have_other_results() -> None:
         packed, b, alpha=torch.arange(128.0).cuda(), out_dtype=torch.bfloat16, transpose_result=True
     )
     torch.testing.assert_close(scaled.cpu().double(), (right * torch.arange(128.0)[:, None]).t(), rtol=1e-2, atol=0)
+    with pytest.raises(RuntimeError, match="operation not supported when calling `cusparseLtMatmulDescriptorInit"):
+        torch._cslt_sparse_mm(packed, b.contiguous(), out_dtype=torch.int32)
     with pytest.raises(RuntimeError, match="must be one of {fp16, bf16, int32} for int8 inputs"):
         torch._cslt_sparse_mm(packed, b, out_dtype=torch.float64)
     with pytest.raises(RuntimeError, match="out_dtype support only available for int8/fp8 inputs"):

@@ -90,6 +90,11 @@ def _sparse_product(
     allowed, words = _RESULTS[dtype]
     if out_dtype is not None and out_dtype not in allowed:
         raise RuntimeError(words)
+    if dtype in _BYTES and dense.is_contiguous():
+        raise RuntimeError(
+            "CUDA error: operation not supported when calling `cusparseLtMatmulDescriptorInit(...)`: products of "
+            f"{dtype} take a dense matrix that is transposed, as b.t().contiguous().t()"
+        )
     columns, rows = dense.shape[0], compressed.shape[0]
     # Sums of signed bytes are exact in float64.
     wide = torch.float64 if dtype is torch.int8 else torch.float32
@@ -237,6 +242,11 @@ def _multiplied(values: Tensor, meta: Tensor, dense: Tensor) -> Tensor:
         _refuse(f"Expected mat1 datatype {_IN_CPP[dense.dtype]}, but got {got}")
     if values.shape[1] != dense.shape[0] // 2:
         _refuse(f"Expected mat1 argument to have {dense.shape[0] // 2} columns, but got {values.shape[1]}")
+    if dense.dtype is torch.int8 and dense.stride(1) == 1:
+        raise RuntimeError(
+            "spgemm_cutlass_dispatch_layouts: Combination of row-major and row-major layouts for input tensors is not "
+            "supported"
+        )
     if meta.dim() == 3:  # as _sparse_semi_structured_tile lays it out
         meta = meta.permute(2, 0, 1).reshape(values.shape[0], -1)
     unpacked: Tensor = sparse_semi_structured_to_dense_cutlass(values.contiguous(), meta.contiguous())

@@ -74,7 +74,7 @@ Attention attention_forward(
   if (cpu_attends(q, k, v, bias, dropout) && band.is_known_to_cpu()) {
     const bool causal = band.last.has_value();
     auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, bias, scale);
-    return {out, sums.to(at::kFloat).contiguous(), make_empty_mask()};
+    return {out, sums.to(at::kFloat).contiguous(), make_empty_mask(), Tensor()};
   }
   const Tensor scores = attention_scores(q, k, bias, band, scale);
   const Tensor lse = at::logsumexp(scores, {-1});
