@@ -150,8 +150,11 @@ def _keep(heading: str, paths: Sequence[Path]) -> int:
     return 0
 
 
-def _judge(suite: str, options: argparse.Namespace, count: int | None) -> tuple[str, bool]:
-    """Run a file's tests, so many of them, and compare: its line of the table, and whether all is as expected."""
+def _judge(suite: str, options: argparse.Namespace, count: int | None) -> tuple[str, bool, tuple[int, int]]:
+    """Run a file's tests, so many of them, and compare.
+
+    Return its line of the table, whether all is as expected, and how many that pass on the GPU were run and pass.
+    """
     expectations = Expectations.read((EXPECTED / suite).with_suffix(".toml"))
     settings = options.set or expectations.settings
     flags = [f"--{setting}" for setting in settings]
@@ -163,7 +166,7 @@ def _judge(suite: str, options: argparse.Namespace, count: int | None) -> tuple[
             _run(run, _chosen(run, options, count, results), results, options.jobs, once=options.once)
         except UnreadableSuiteError as error:
             print(f"{suite} on {options.driver}: {error}", flush=True)
-            return f"| {suite} | cannot be read |", False
+            return f"| {suite} | cannot be read |", False, (0, 0)
     if not results.with_suffix(".json").exists():
         raise SystemExit(f"nothing was run of {suite} on {options.driver} in {options.folder}")
     found, how = read_latest(results), json.loads(results.with_suffix(".json").read_text())
@@ -174,7 +177,7 @@ def _judge(suite: str, options: argparse.Namespace, count: int | None) -> tuple[
     of_gpu = f"; {on_gpu[1]} of {on_gpu[0]} that pass on the GPU" if on_gpu else ""
     heading = f"{suite} on {options.driver}: {shown or 'no tests'}{of_gpu}; {len(wrong)} otherwise than expected"
     print("\n  ".join([heading, *wrong]), flush=True)
-    return _row(suite, found, how, on_gpu), not wrong
+    return _row(suite, found, how, on_gpu), not wrong, on_gpu or (0, 0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -220,8 +223,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"there is no {suite} in {options.source / 'test'}")
     with concurrent.futures.ThreadPoolExecutor(options.together) as pool, ending_all():
         verdicts = list(pool.map(lambda suite: _judge(suite, options, counts[suite]), counts))
-    rows, sound = [row for row, _ in verdicts], all(sound for _, sound in verdicts)
+    rows, sound = [row for row, _, _ in verdicts], all(sound for _, sound, _ in verdicts)
     if options.table:
+        there, here = (sum(column) for column in zip(*(on_gpu for _, _, on_gpu in verdicts), strict=True))
+        print(f"\nof {there} tests that pass on the GPU, {here} pass: {100 * here / max(there, 1):.1f}%")
         print("\n".join(["", HEAD, "|---" * HEAD.count("| ") + "|", *rows]))
     return 0 if sound else 1
 
