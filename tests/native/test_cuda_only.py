@@ -187,9 +187,9 @@ def test_composites_have_gradients() -> None:
 def test_operators_without_a_kernel_are_named() -> None:
     x = torch.zeros(4, 4, device="cuda", dtype=torch.half)
     with pytest.raises(
-        NotImplementedError, match=r"Could not run 'aten::_cslt_compress' with arguments from the 'CUDA'"
+        NotImplementedError, match=r"Could not run 'aten::_mixed_dtypes_linear' with arguments from the 'CUDA'"
     ):
-        torch._cslt_compress(x)
+        torch._mixed_dtypes_linear(x, x.to(torch.int8), x[0])
 
 
 @pytest.mark.parametrize("kernel", ["FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION"])

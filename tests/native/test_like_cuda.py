@@ -22,6 +22,16 @@ def test_an_activation_after_a_product_is_cublas() -> None:
 
 
 @child(VIRTUAL)
+def test_gradients_of_an_embedding_are_added_in_float32() -> None:
+    rows = torch.randint(0, 5, (3000,))
+    for dtype in (torch.float16, torch.bfloat16):
+        grad = torch.randn(3000, 8).to(dtype)
+        made = torch.ops.aten.embedding_dense_backward(grad.cuda(), rows.cuda(), 5, -1, False)
+        right = torch.zeros(5, 8).index_add(0, rows, grad.float())
+        torch.testing.assert_close(made.cpu(), right.to(dtype), atol=0, rtol=2 * torch.finfo(dtype).eps)
+
+
+@child(VIRTUAL)
 def test_batch_norm_of_cudnn_saves_nothing_outside_training() -> None:
     x, one, zero = torch.randn(2, 3, 4, 4, device="cuda"), torch.ones(3, device="cuda"), torch.zeros(3, device="cuda")
     evaluated = torch.cudnn_batch_norm(x, one, zero, zero, one, False, 0.1, 1e-5)

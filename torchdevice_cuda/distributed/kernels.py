@@ -120,9 +120,11 @@ def _accesses(call: Call, handed: Sequence[Any], options: tuple[Any, ...], rank:
     return Accesses(given, outputs, written, read, handed[1] if call.arrives else None)
 
 
-def _call(backend: ProcessGroupNCCL, call: Call, handed: Sequence[Any], options: tuple[Any, ...]) -> Any:
+def _call(
+    backend: ProcessGroupNCCL, call: Call, handed: Sequence[Any], options: tuple[Any, ...], carrier: Carrier
+) -> Any:
     """Call a method of the backend, at once or later."""
-    method, carrier = getattr(backend, call.method), backend.carrier
+    method = getattr(backend, call.method)
     if not carrier.is_observed():
         return method(*handed, *options)
     accesses = _accesses(call, handed, options, backend.rank())
@@ -172,7 +174,7 @@ def kernel(name: str, device: torch.device, carrier: Carrier, left: Left) -> Cal
 
         def begin() -> Any:
             if backend is not None:
-                return _call(backend, call, handed, options)
+                return _call(backend, call, handed, options, carrier)
             return _plain(group._get_backend(device), call, handed, options, carrier)
 
         work = carrier.begin(_tensors(handed), begin) if carrier.captures() else begin()

@@ -147,7 +147,7 @@ def of_failed_calls(context: Context) -> None:
         for function in handled:
             rescue(function, None)
 
-    context.editor.undone("torch.<function>", undo)
+    context.editor.undone("torch.functions", undo)
 
 
 _ENGINE = "_engine_run_backward"

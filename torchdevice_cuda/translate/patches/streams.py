@@ -43,8 +43,12 @@ def synchronization(context: Context) -> None:
         if waiting is not None:
             waiting.watch(mode)
 
-    context.editor.set(streams, "watcher", watch)
-    context.editor.on_undo(lambda: watch(0))
+    def undo() -> None:
+        watch(0)
+        streams.watcher = None
+
+    streams.watcher = watch
+    context.editor.on_undo(undo)
 
 
 _FUNCTION = "torch.autograd.function.BackwardCFunction"
