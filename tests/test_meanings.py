@@ -266,6 +266,7 @@ def clock() -> None:
 
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     x = torch.zeros(1 << 26, device="cuda")
+    torch.cuda._sleep(10**9)  # what follows is issued before the GPU reaches it, however slow this machine is
     start.record()
     x.add_(1)
     end.record()

@@ -73,7 +73,8 @@ ONE_TYPE = set(
     "_sparse_sparse_matmul sparse_sampled_addmm _fft_r2c _fft_c2c _fft_c2r abs trace median nanmedian histc "
     "max_unpool2d max_unpool3d acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh exp log sqrt rsqrt "
     "reciprocal sigmoid angle sgn sum prod logsumexp std var linalg_vector_norm sigmoid_backward tanh_backward "
-    "eye flip gather scatter channel_shuffle native_channel_shuffle pixel_shuffle pixel_unshuffle".split()
+    "eye flip gather scatter channel_shuffle native_channel_shuffle pixel_shuffle pixel_unshuffle "
+    "embedding_dense_backward".split()
 )
 
 

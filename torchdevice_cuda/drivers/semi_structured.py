@@ -123,15 +123,15 @@ def _choose(scores: Tensor, most_of_row: tuple[int, ...], by_row: bool) -> Tenso
     in_row = torch.zeros(tiles, 4, dtype=torch.long, device=scores.device)
     in_column = torch.zeros_like(in_row)
     most = torch.tensor(most_of_row, device=scores.device).expand(tiles, 4)
-    for part in scores.split(4, 1) if by_row else (scores,):
-        first = 0 if not by_row else part.storage_offset() - scores.storage_offset()
-        order: Tensor = part.sort(dim=1, stable=True).indices.add(first)
-        for index in order.flip(1).unbind(1):
-            row, column = (index // 4).unsqueeze(1), (index % 4).unsqueeze(1)
-            taken = (in_row.gather(1, row) < most.gather(1, row)) & (in_column.gather(1, column) < 2)
-            kept.scatter_(1, index.unsqueeze(1), taken)
-            in_row.scatter_add_(1, row, taken.long())
-            in_column.scatter_add_(1, column, taken.long())
+    together = 4 if by_row else 16
+    ranked = scores.unflatten(1, (-1, together)).sort(dim=-1, stable=True).indices.flip(-1)
+    order: Tensor = ranked + torch.arange(0, 16, together, device=scores.device).unsqueeze(1)
+    for index in order.flatten(1).split(1, 1):
+        row, column = index // 4, index % 4
+        taken = (in_row.gather(1, row) < most.gather(1, row)) & (in_column.gather(1, column) < 2)
+        kept.scatter_(1, index, taken)
+        in_row.scatter_add_(1, row, taken.long())
+        in_column.scatter_add_(1, column, taken.long())
     return kept
 
 
@@ -225,8 +225,8 @@ _IN_CPP = {
 }
 
 
-def _refuse(why: str) -> None:
-    raise RuntimeError(f"sparse_semi_structured_mad_op : {why}")
+def _refusal(why: str) -> RuntimeError:
+    return RuntimeError(f"sparse_semi_structured_mad_op : {why}")
 
 
 def _multiplied(values: Tensor, meta: Tensor, dense: Tensor) -> Tensor:
@@ -234,14 +234,14 @@ def _multiplied(values: Tensor, meta: Tensor, dense: Tensor) -> Tensor:
     from torch.sparse._semi_structured_conversions import sparse_semi_structured_to_dense_cutlass
 
     if torch.cuda.get_device_capability(values.device)[0] != 8:
-        _refuse("Supported only on GPUs with compute capability 8.x")
+        raise _refusal("Supported only on GPUs with compute capability 8.x")
     if dense.dtype not in _IN_CPP:
-        _refuse(f"The mat2 datatype {dense.dtype} is not supported")
+        raise _refusal(f"The mat2 datatype {dense.dtype} is not supported")
     if values.dtype is not dense.dtype:
         got = _IN_CPP.get(values.dtype, values.dtype)
-        _refuse(f"Expected mat1 datatype {_IN_CPP[dense.dtype]}, but got {got}")
+        raise _refusal(f"Expected mat1 datatype {_IN_CPP[dense.dtype]}, but got {got}")
     if values.shape[1] != dense.shape[0] // 2:
-        _refuse(f"Expected mat1 argument to have {dense.shape[0] // 2} columns, but got {values.shape[1]}")
+        raise _refusal(f"Expected mat1 argument to have {dense.shape[0] // 2} columns, but got {values.shape[1]}")
     if dense.dtype is torch.int8 and dense.stride(1) == 1:
         raise RuntimeError(
             "spgemm_cutlass_dispatch_layouts: Combination of row-major and row-major layouts for input tensors is not "
