@@ -74,7 +74,7 @@ int launch(
   if (C10_UNLIKELY(is_lost(t_current_device))) return failure_code(t_current_device);
   if (is_intercepted()) {
     if (const auto capture = capture_of(state_of(stream))) {
-      capture->add(name, t_current_device, [held, run] { run(held.get()); }, true);
+      capture->add_kernel(name, t_current_device, [held, run] { run(held.get()); }, {pointers, pointers + count});
       return 0;
     }
   }
