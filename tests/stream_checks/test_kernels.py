@@ -57,9 +57,15 @@ def race(*parts: str) -> Iterator[None]:
 
 
 def begin() -> tuple[torch.Tensor, torch.Tensor, torch.cuda.Stream]:
-    """Return two tensors and a stream, after all earlier work: tests share a process."""
+    """Return two tensors and a stream, after all earlier work and its findings: tests share a process."""
     import torch
 
+    import torchdevice_cuda
+
+    torch.cuda.synchronize()
+    native = torchdevice_cuda.driver().native
+    assert native is not None
+    native.forget_races()
     tensors = torch.ones(SIZE, device="cuda"), torch.zeros(SIZE, device="cuda")
     torch.cuda.synchronize()
     return *tensors, torch.cuda.Stream()
