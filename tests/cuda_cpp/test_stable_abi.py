@@ -107,6 +107,19 @@ STABLE_TORCH_LIBRARY_IMPL(stable_probe, CompositeExplicitAutograd, m) {
   m.impl("check", TORCH_BOX(&check));
 }
 """
+#: Compiled by the host's compiler alone.
+HOST = r"""
+#include <torch/csrc/stable/c/shim.h>
+#include <torch/csrc/stable/library.h>
+
+int64_t stream(int64_t device) {
+  void* found = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &found));
+  return reinterpret_cast<int64_t>(found);
+}
+STABLE_TORCH_LIBRARY_FRAGMENT(stable_probe, m) { m.def("stream(int device) -> int"); }
+STABLE_TORCH_LIBRARY_IMPL(stable_probe, CompositeExplicitAutograd, m) { m.impl("stream", TORCH_BOX(&stream)); }
+"""
 
 
 def _build() -> Any:
@@ -117,8 +130,9 @@ def _build() -> Any:
     kept = ["-DUSE_CUDA", "-DTORCH_TARGET_VERSION=0x020A000000000000"]
     load_inline(
         "stable_probe",
-        cpp_sources="",
+        cpp_sources=HOST,
         cuda_sources=SOURCE,
+        extra_cflags=kept,
         extra_cuda_cflags=kept,
         is_python_module=False,
         no_implicit_headers=True,
@@ -147,6 +161,10 @@ def test_an_extension_of_the_stable_abi_follows_device_and_stream() -> None:
     assert out.tolist() == [3] * 5
     assert probe.follow(0) == 4 and probe.has_blas(0) == 1
     assert probe.guarded(0) == 0 and probe.guarded(99) == -1
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        assert probe.stream(0) == stream.cuda_stream != 0
+    assert probe.stream(0) == 0
     assert probe.check(0) == 0
     with pytest.raises(RuntimeError, match="CUDA error: invalid device ordinal"):
         probe.check(101)

@@ -27,6 +27,7 @@ from . import INCLUDE, flags, headers, instances, linkage, refusals, translation
 PTX_INCLUDE = Path(__file__).resolve().parents[1] / "ptx" / "include"
 #: The macro by which a program can test for the virtual GPU.
 MACRO = "TORCHDEVICE_CUDA"
+_TORCHS = ("torch/", "ATen/", "c10/")
 _MISSING = re.compile(r"fatal error: ([\w./-]+): No such file")
 # Warnings about translated text that the program did not cause.
 QUIET = ("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-attributes", "-Wno-unknown-pragmas")
@@ -140,10 +141,12 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
     before = scratch / "before.h"
     included = headers.find_included(source.resolve(), command.reading)
     lines = _write_includes(included.names)
-    if any(name.startswith(("torch/", "ATen/", "c10/")) for name in (*included.names, *included.ours)):
+    if any(name.startswith(_TORCHS) for name in (*included.names, *included.ours)):
         begin, end = (f'#include "host_cuda/torch_api_{word}.h"\n' for word in ("begin", "end"))
         lines = ['#include "host_cuda/torch_types.h"\n', *lines, begin, *_write_includes(included.ours), end]
         lines.append('#include "host_cuda/torch.h"\n')
+        if not included.names:  # a program of cuBLAS may know nothing of PyTorch
+            lines = ["#if __has_include(<ATen/ATen.h>)\n", *lines, "#endif\n"]
     before.write_text("".join([*lines, '#include "host_cuda/prelude.h"\n']), encoding="utf-8")
     ours = [
         "-I",
