@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -114,12 +115,15 @@ def test_utilization_is_the_load_of_those_who_use_it(used: CpuDriver, monkeypatc
 
     def percents(processes: list[monitoring.Process]) -> dict[int, int]:
         seen.append([process.pid for process in processes])
-        return {process.pid: 60 for process in processes} | {1: 70}
+        return {process.pid: 60 for process in processes}
 
     monkeypatch.setattr(monitoring.load, "percents", percents)
+    mine = next(each for each in monitoring.processes() if each.pid == os.getpid())
+    other = dataclasses.replace(mine, pid=1)
+    monkeypatch.setattr(monitoring, "processes", lambda: [mine, other])
     assert used.utilization(0) == 100, "of one core at most"
-    assert os.getpid() in seen[0]
-    monkeypatch.setattr(monitoring.load, "percents", lambda processes: {1: 20, 2: 3})
+    assert seen == [[os.getpid(), 1]]
+    monkeypatch.setattr(monitoring.load, "percents", lambda processes: {os.getpid(): 20, 1: 3})
     assert (used.utilization(0), used.memory_utilization(0)) == (23, 23)
 
 

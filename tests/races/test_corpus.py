@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,3 +39,15 @@ def test_mutant_lacks_one_line() -> None:
             mutant.removed
         ]
         assert compile(mutant.text, str(mutant.path), "exec")
+
+
+@pytest.mark.slow
+def test_table_shows_what_is_reported_and_what_seeds_show() -> None:
+    """Programs run one after the other in forks of one process for each mode."""
+    command = [sys.executable, str(ROOT / "tools" / "races"), "check", "--seeds", "4", "read_back", "own_kernel:19"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = {words[0]: words for words in map(str.split, done.stdout.splitlines())}
+    assert "no" in rows["read_back"]
+    assert "yes" in rows["own_kernel:19"]
+    assert "1 originals: 0 reported, 0 shown by other results within 4 seeds" in done.stdout

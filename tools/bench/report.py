@@ -43,8 +43,10 @@ def begin(name: str, threads: int, *options: str, root: Path = ROOT) -> subproce
     program = [str(HERE), "--worker", name, "--threads", str(threads)]
     command = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual", *options, *program]
     paths = os.pathsep.join(filter(None, [str(root), str(HERE.parent), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": paths}
+    # `-m` looks in the current folder first.
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=root
     )
     assert process.stdout is not None
     if process.stdout.readline() != "ready\n":

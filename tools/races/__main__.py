@@ -14,8 +14,10 @@ import dataclasses
 import functools
 import json
 import re
+import shlex
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -30,16 +32,45 @@ from races.mutants import Program, list_mutants, list_originals  # noqa: E402
 VIRTUAL = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual", "--devices", "2"]
 
 
+WORKER = str(HERE / "worker.py")
+
+
+def read_outputs(status: int, output: str, errors: str) -> dict[str, int]:
+    """Return the outputs of a program and their counts."""
+    if status:
+        return {f"exit status {status}: {errors.strip()[-300:]}": 1}
+    outputs: dict[str, int] = json.loads(output)
+    # An error in a thread of the program is printed there.
+    found = re.search("StreamRaceError: .*", errors)
+    return {found[0]: 1} if found else outputs
+
+
 def run(program: Program, launcher: list[str], *options: str, seconds: float = 600) -> dict[str, int]:
     """Run a program in one child process; return its outputs and their counts."""
-    command = [*launcher, str(HERE / "worker.py"), *options, "--path", str(program.path)]
+    command = [*launcher, WORKER, *options, "--path", str(program.path)]
     done = subprocess.run(command, input=program.text, text=True, capture_output=True, timeout=seconds, check=False)
-    if done.returncode:
-        return {f"exit status {done.returncode}: {done.stderr.strip()[-300:]}": 1}
-    outputs: dict[str, int] = json.loads(done.stdout)
-    # An error in a thread of the program is printed there.
-    found = re.search("StreamRaceError: .*", done.stderr)
-    return {found[0]: 1} if found else outputs
+    return read_outputs(done.returncode, done.stdout, done.stderr)
+
+
+class Server:
+    """A process in one mode, of which each program gets a fork."""
+
+    def __init__(self, *options: str) -> None:
+        command = [*VIRTUAL, *options, WORKER, "--serve"]
+        self._process = subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._lock = threading.Lock()
+
+    def run(self, program: Program, seeds: int = 0, seconds: int = 600) -> dict[str, int]:
+        """Run a program once, or with each seed; return its outputs and their counts."""
+        request = {"text": program.text, "path": str(program.path), "runs": 1, "seeds": seeds, "seconds": seconds}
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        with self._lock:
+            print(json.dumps(request), file=process.stdin, flush=True)
+            answer = process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"tools/races: {shlex.join(map(str, process.args))} ended with status {process.wait()}")
+        return read_outputs(*json.loads(answer))
 
 
 def choose(names: list[str]) -> list[Program]:
@@ -75,20 +106,22 @@ class Answer:
     crash: str = ""
 
 
-@functools.cache
-def find_right(path: Path) -> str:
-    """Return what a whole program prints."""
-    return next(iter(run(Program(path), VIRTUAL)))
+class Modes:
+    """Processes in which a program runs eagerly, with the detector, and with each seed."""
 
+    def __init__(self) -> None:
+        self._eager, self._checked = Server(), Server("--check-streams", "error")
+        self._seeded = Server("--streams", "adversarial")
+        self._find_right = functools.cache(lambda path: next(iter(self._eager.run(Program(path)))))
 
-def ask(program: Program, seeds: int) -> Answer:
-    """Run a program with the detector, and with each seed."""
-    checked = next(iter(run(program, [*VIRTUAL, "--check-streams", "error"])))
-    right = find_right(program.path)
-    outputs = run(program, [*VIRTUAL, "--streams", "adversarial"], "--seeds", str(seeds))
-    crash = next((text for text in (checked, right, *outputs) if text.startswith("exit status")), "")
-    finding = checked if "StreamRaceError" in checked else ""
-    return Answer(program.name, finding, sum(count for text, count in outputs.items() if text != right), crash)
+    def ask(self, program: Program, seeds: int) -> Answer:
+        """Run a program in all three."""
+        checked = next(iter(self._checked.run(program)))
+        right = self._find_right(program.path)  # what the whole program prints
+        outputs = self._seeded.run(program, seeds)
+        crash = next((text for text in (checked, right, *outputs) if text.startswith("exit status")), "")
+        finding = checked if "StreamRaceError" in checked else ""
+        return Answer(program.name, finding, sum(count for text, count in outputs.items() if text != right), crash)
 
 
 def read_answers(path: Path | None) -> dict[str, Answer]:
@@ -103,8 +136,16 @@ def check(programs: list[Program], seeds: int, jobs: int, kept: Path | None) -> 
     known = read_answers(kept)
     print(f"{'program':24} {'on a GPU':>14}  {'reported':8} {'seeds':>6}  removed line")
     answers = []
+    modes = threading.local()  # each thread has its own
+
+    def ask(program: Program) -> Answer:
+        if not hasattr(modes, "own"):
+            modes.own = Modes()
+        asked: Answer = modes.own.ask(program, seeds)
+        return asked
+
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        asked = pool.map(lambda program: known.get(program.name) or ask(program, seeds), programs)
+        asked = pool.map(lambda program: known.get(program.name) or ask(program), programs)
         for program, answer in zip(programs, asked, strict=True):
             answers.append((program, answer))
             if kept and answer.name not in known:
@@ -136,7 +177,7 @@ def main() -> None:
     checker.add_argument("--seeds", type=int, default=20)
     checker.add_argument("--originals", action="store_true", help="no mutants")
     checker.add_argument("--resume", type=Path, metavar="FILE", help="answers of an earlier call, to which to add")
-    checker.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    checker.add_argument("--jobs", type=int, default=1, help="programs at a time")
     arguments = parser.parse_args()
     if arguments.command == "record":
         record(arguments.to, arguments.runs)

@@ -302,10 +302,11 @@ class Driver(abc.ABC):
         return {each.pid: each.held[uuid] for each in monitoring.processes() if each.held.get(uuid)}
 
     def _load(self, device: int) -> int:
-        """Return the percentage of time in which the device's processes computed on the host, up to one core's."""
+        """Return the percentage of time in which the device's processes computed, up to that of one device or core."""
         uuid = self.told(device).uuid
         users = [process for process in monitoring.processes() if process.held.get(uuid)]
-        return min(100, sum(monitoring.load.percents(users).values()))
+        measured = monitoring.load.percents(users)
+        return min(100, sum(process.find_load(uuid, measured) for process in users))
 
     def utilization(self, device: int) -> int:
         """Return the percentage of the last sample period in which the device computed."""

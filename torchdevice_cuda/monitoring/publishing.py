@@ -1,7 +1,8 @@
 """A process tells what it holds of each device.
 
 The file begins with a page of cells, one unsigned 64-bit number a device: the bytes that the process holds of it. The
-page is mapped; whoever keeps the books stores into it when memory comes or goes. What does not change follows as JSON.
+page is mapped; whoever keeps the books stores into it when memory comes or goes. Under ``--clock gpu`` its second half
+has the time that the devices were busy. What does not change follows as JSON.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ def _make_folder() -> Path:
 
 
 PAGE = 4096
+#: The first cell of the GPU's clock (native/csrc/clock/utilization.cpp).
+CLOCK_CELL = 256
 VERSION = 1
 SUFFIX = ".gpu"
 _UNFINISHED = ".part"

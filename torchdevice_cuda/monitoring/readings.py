@@ -7,17 +7,19 @@ import dataclasses
 import json
 import os
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from .. import leftovers, trust
-from .publishing import PAGE, SUFFIX, VERSION, find_folder
+from .publishing import CLOCK_CELL, PAGE, SUFFIX, VERSION, find_folder
 
 #: Seconds between two looks at a process: what it did between them is its load. NVML's period is 1/6 s to 1 s.
 _PERIOD = 1 / 6
 _STALE = 10.0
+_SECOND_NS = 1_000_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +48,12 @@ class Process:
     command: str
     devices: tuple[Device, ...]
     held: dict[str, int]
+    #: percent of the last second of the GPU's clock in which each computed, by uuid; empty if the clock is the host's
+    busy: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def find_load(self, uuid: str, measured: dict[int, int]) -> int:
+        """Return the percentage of time in which it computes on a device, by its clock or by its measured load."""
+        return self.busy.get(uuid, measured.get(self.pid, 0))
 
 
 def processes() -> list[Process]:
@@ -77,7 +85,32 @@ def _read(path: Path, directory: int) -> Process | None:
     if since is not None and cells:
         cells[0] = max(0, _resident(pid) - since)
     held = {device.uuid: size for device, size in zip(devices, cells, strict=True)}
-    return Process(pid, about["started"], about["driver"], about["command"], devices, held)
+    busy = read_busy(data, _steady_ns())
+    percents = {device.uuid: percent for device, percent in zip(devices, busy, strict=False)}
+    return Process(pid, about["started"], about["driver"], about["command"], devices, held, percents)
+
+
+def _steady_ns() -> int:
+    """Return the time of C++'s steady clock, which is the system's."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW if sys.platform == "darwin" else time.CLOCK_MONOTONIC)
+
+
+def read_busy(page: bytes, now: int) -> list[int]:
+    """Return what percent of the last second of its clock each device was busy; none without a GPU's clock.
+
+    The published second ends with the last work; the time since then, on the GPU's clock, was idle.
+    """
+    is_on, offset, stands_since, *devices = struct.unpack_from(f"{PAGE // 8 - CLOCK_CELL}q", page, 8 * CLOCK_CELL)
+    if not is_on:
+        return []
+    now = (stands_since or now) + offset
+    found = []
+    for end, busy, measured in zip(devices[::3], devices[1::3], devices[2::3], strict=False):
+        idle = max(0, now - end)
+        dropped = max(0, measured + idle - _SECOND_NS)
+        share = busy * max(0, measured - dropped) / measured if measured > 0 else 0.0
+        found.append(min(100, round(100 * share / max(1, measured + idle - dropped))))
+    return found
 
 
 def _resident(pid: int) -> int:
@@ -92,7 +125,8 @@ def _resident(pid: int) -> int:
 class Load:
     """The load of processes: their processor time between two readings.
 
-    A device computes while a kernel of it runs, on however many cores: 100 is one core or more all the time.
+    A device computes while a kernel of it runs, on however many cores: 100 is one core or more all the time. Processes
+    with a GPU's clock are left out, since they publish theirs.
     """
 
     def __init__(self) -> None:
@@ -102,7 +136,7 @@ class Load:
 
     def percents(self, processes: Iterable[Process]) -> dict[int, int]:
         """By process number. The first look at a process waits for a second one, a sixth of a second."""
-        wanted = list(processes)
+        wanted = [each for each in processes if not each.busy]
         with self._lock:
             new = [each for each in wanted if not self._is_known(each)]
             for each in new:

@@ -76,7 +76,12 @@ def now(settings: Settings, with_load: bool = True) -> list[Gpu]:
         Gpu(
             device,
             tuple(
-                User(process.pid, process.command, process.held[device.uuid], load.get(process.pid, 0))
+                User(
+                    process.pid,
+                    process.command,
+                    process.held[device.uuid],
+                    process.find_load(device.uuid, load),
+                )
                 for process in running
                 if process.held.get(device.uuid)
             ),

@@ -11,6 +11,7 @@
 
 #include "clock/description.h"
 #include "clock/kernels.h"
+#include "clock/utilization.h"
 #include "operators/boxed.h"
 #include "operators/operator_info.h"
 #include "operators/recorded.h"
@@ -44,7 +45,7 @@ int64_t steady_ns() {
 // Takes the time of its scope off the host's clock: a GPU computes meanwhile, and predicting is no work of the program.
 class Unclocked {
  public:
-  Unclocked() : began_(steady_ns()) {}
+  Unclocked() : began_(steady_ns()), still_(began_) {}
   ~Unclocked() {
     const auto ns = steady_ns() - began_;
     g_computing_ns.fetch_add(ns, std::memory_order_relaxed);
@@ -55,6 +56,7 @@ class Unclocked {
 
  private:
   int64_t began_;
+  StandingStill still_;
 };
 
 // Predictions by the hash of the call. A prediction may run Python, so the lock is not held meanwhile.
@@ -124,6 +126,7 @@ int64_t advance(StreamState& stream, int64_t ns) {
   do {
     end = std::max(now, ready) + ns;
   } while (!stream.ready_ns.compare_exchange_weak(ready, end));
+  add_busy_time(stream.device, end - ns, end);
   return end;
 }
 
@@ -291,6 +294,7 @@ void start_clock(Predict predict, ReportKernel report, int64_t launch_ns, int64_
   Defer none = nullptr;
   g_defer.compare_exchange_strong(none, &run_kernel);
   simulate_time(true);
+  publish_utilization(true);
 }
 
 void stop_clock() {
@@ -299,6 +303,7 @@ void stop_clock() {
   Defer own = &run_kernel;
   g_defer.compare_exchange_strong(own, nullptr);
   simulate_time(false);
+  publish_utilization(false);
 }
 
 ClockCounts read_clock_counts() {
