@@ -45,10 +45,10 @@ def test_rows_end_as_their_programs(tmp_path: Path) -> None:
     done = run_tool(tmp_path, *mirror)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
-    assert lines[2].startswith("| sum | HEAD | wheel | correct |")
-    assert lines[3].startswith("| wrong | HEAD | wheel | wrong |")
+    assert lines[2].startswith("| sum | HEAD | by itself | correct |")
+    assert lines[3].startswith("| wrong | HEAD | by itself | wrong |")
     assert lines[3].endswith(r"| AssertionError: got 3 \| 4 |")
-    assert lines[4].startswith("| crash | HEAD | wheel | crashed |")
+    assert lines[4].startswith("| crash | HEAD | by itself | crashed |")
     assert "signal 6" in lines[4]
     assert lines[-1] == "3 packages: 1 correct, 1 wrong, 1 crashed."
     # A row that has changed runs again; the others do not.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness.cuda_programs import compile_and_run
 
-from torchdevice_cuda.cuda_cpp import barriers, nvcc, translation
+from torchdevice_cuda.cuda_cpp import INCLUDE, barriers, nvcc, translation
 
 
 def _run(folder: Path, *words: str) -> str:
@@ -66,6 +66,17 @@ def test_programs_find_the_guards_of_nvidias_headers(tmp_path: Path) -> None:
         '  printf("%d %d\\n", mode != cudaComputeModeProhibited, cudaThreadSynchronize()); }\n'
     )
     assert _run(tmp_path, str(source)) == "1 0\n"
+
+
+def test_programs_of_cublas_need_no_pytorch(tmp_path: Path) -> None:
+    """CMake names the folder of the toolkit's headers, which is a link."""
+    (tmp_path / "include").symlink_to(INCLUDE)
+    source = tmp_path / "handle.cu"
+    source.write_text(
+        "#include <cublas_v2.h>\n#include <cstdio>\n"
+        'int main() { cublasHandle_t handle; printf("%d\\n", cublasCreate(&handle)); }\n'
+    )
+    assert _run(tmp_path, f"-I{tmp_path}/include", str(source)) == "0\n"
 
 
 def test_kernels_whose_loops_do_not_compile_are_listed_as_fibers(

@@ -234,6 +234,9 @@ def others(rank: int, size: int, device: Device) -> Iterator[Case]:
     doubled = work.get_future().then(lambda future: future.value()[0] * 2)
     yield "then", (doubled.wait(), torch.full((3,), 2.0 * size))
     yield "its future", (work.get_future().value()[0], torch.full((3,), float(size)))
+    parts = [torch.zeros(2, 3).to(device) for _ in range(size)]
+    (gathered,) = dist.all_gather(parts, torch.full((2, 3), float(rank)).to(device), async_op=True).get_future().wait()
+    yield "what is gathered", (gathered, torch.arange(float(size)).expand(3, 2, size).permute(2, 1, 0))
     x = torch.ones(1 << 16).to(device)
     dist.all_reduce(x, async_op=True)
     torch.cuda.synchronize()

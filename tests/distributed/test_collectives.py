@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, in_child
 
 from .collecting import EVERY, ON_MPS, collect
@@ -42,3 +44,28 @@ _FEW = (torch.float32, torch.bool)
 def test_collectives(where: ChildConfig, size: int, dtypes: tuple[torch.dtype, ...]) -> None:
     found: list[Any] = in_child(collected, where, size, _names(dtypes), seconds=300)
     assert found == [[]] * size
+
+
+def broadcast_in_a_callback(rank: int, size: int) -> list[list[float]]:
+    first, second = torch.full((2,), 1.0 + rank, device="cuda"), torch.full((3,), 1.0 + rank, device="cuda")
+
+    def callback(done: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
+        dist.broadcast(second, 0)
+        return done.value()[0]
+
+    chained = dist.all_reduce(first, async_op=True).get_future().then(callback)
+    time.sleep(rank)  # a rank that is late has run its callback, whenever that runs
+    last = torch.ones(5, device="cuda")
+    dist.all_reduce(last)
+    return [chained.wait().tolist(), torch.cat([second, last]).tolist()]
+
+
+def broadcasts_in_callbacks() -> list[Any]:
+    return spread(broadcast_in_a_callback, 2)
+
+
+@pytest.mark.parametrize("settings", [{}, {"check_streams": "error"}, {"streams": 1}], ids=str)
+def test_a_callback_runs_where_it_is_added(settings: dict[str, Any]) -> None:
+    """Collectives of callbacks come in the same order on every rank, as with NCCL."""
+    where = TWO.with_settings(**settings)
+    assert in_child(broadcasts_in_callbacks, where) == [[[3.0] * 2, [1.0] * 3 + [2.0] * 5]] * 2

@@ -48,7 +48,7 @@ def test_host_clock_has_no_share() -> None:
 
 
 def watch(work: Callable[[], Any]) -> tuple[int, int]:
-    """Return the utilization that another process and this one see while the program works."""
+    """Return the utilization of the first GPU that another process and this one see while the program works."""
     import torch
 
     with subprocess.Popen([*SMI, *QUERY], stdout=subprocess.PIPE, text=True) as smi:
@@ -56,7 +56,7 @@ def watch(work: Callable[[], Any]) -> tuple[int, int]:
             for _ in range(100):
                 work()
         assert smi.stdout is not None
-        return int(smi.stdout.read()), torch.cuda.utilization()
+        return int(smi.stdout.readline()), torch.cuda.utilization()
 
 
 @child(REHEARSED, alone=True)

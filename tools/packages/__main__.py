@@ -82,7 +82,8 @@ class Row:
     @property
     def units(self) -> str:
         """Return what was built, for the table."""
-        return {"setup": "setup.py", "none": "wheel"}.get(self.build) or ", ".join(self.sources)
+        as_it_is = "wheel" if self.source.startswith("wheel:") else "by itself"
+        return {"setup": "setup.py", "none": as_it_is}.get(self.build) or ", ".join(self.sources)
 
 
 class Failed(Exception):

@@ -20,7 +20,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\", "\n
 _PRESENT = re.compile(r"\b(?:asm|__asm__|__asm)\b\s*(?:volatile|__volatile__)?\s*\(")
 
 
-#: Where the preprocessor reads files that `nvcc.torch_headers` does not find.
+#: Where the preprocessor reads files that `headers.find_included` does not find.
 UNSEEN = "inline PTX of a file that is included by a macro or an option: compile with -DHOST_CUDA_PTX"
 
 

@@ -170,7 +170,7 @@ class Exchanges(Regions):
             self._add_before(f"int hc_n{number} = 0;")
             give, take = _VOTES[call.name]
             self._add(around, call.arguments, f"hc_n{number} += {give.format(arguments)}; ")
-            self._close()
+            self._meet(around)
             return take.format(f"hc_n{number}")
         if call.kind == "barrier":
             raise Unsplit(f"a barrier in an expression, line {line}")
@@ -180,7 +180,7 @@ class Exchanges(Regions):
         text = self.flat((call.start, call.arguments[0])) + arguments + ")"
         self._add_before(f"::host_cuda::Exchange hc_x{number}(hc);")
         self._add(around, call.span, f"hc_x{number}.give(); (void)({text}); ")
-        self._close()
+        self._meet(around)
         return f"(hc_x{number}.take(), {text})"
 
     def _take_shuffle(self, call: Call, parts: list[str], number: int, around: Around) -> str:
@@ -188,7 +188,7 @@ class Exchanges(Regions):
         masked = "true" if self._is_masked or around.is_divergent else "false"
         self._add_before(f"::host_cuda::Shuffle hc_x{number}(hc, {masked});")
         self._add(around, call.arguments, f"hc_x{number}.give<{masked}>(hc_i, {value}); ")
-        self._close()
+        self._meet(around)
         where = "{__builtin_FILE(), __builtin_LINE()}"
         kind = f"std::decay_t<decltype({value})>"
         return f"hc_x{number}.{call.name[2:]}<{kind}>(hc_i, {mask}, {other}, {width[0] if width else 32}, {where})"

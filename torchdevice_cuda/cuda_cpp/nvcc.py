@@ -16,20 +16,18 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from .. import leftovers, sanitizer
 from ..settings import sanitizer as tools
 from ..settings import variables
-from . import INCLUDE, assembly, flags, instances, linkage, refusals, translation, units
+from . import INCLUDE, flags, headers, instances, linkage, refusals, translation, units
 
 #: The headers of translated PTX.
 PTX_INCLUDE = Path(__file__).resolve().parents[1] / "ptx" / "include"
 #: The macro by which a program can test for the virtual GPU.
 MACRO = "TORCHDEVICE_CUDA"
-_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
-_TORCHS = ("torch/", "ATen/", "c10/", "pybind11/", "Python.h", "THC/")
+_TORCHS = ("torch/", "ATen/", "c10/")
 _MISSING = re.compile(r"fatal error: ([\w./-]+): No such file")
 # Warnings about translated text that the program did not cause.
 QUIET = ("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-attributes", "-Wno-unknown-pragmas")
@@ -82,69 +80,13 @@ def verbose_text(home: str) -> str:
     )
 
 
-def _walk_files(source: Path, folders: list[Path]) -> Iterator[tuple[Path, str, list[tuple[int, str, bool]]]]:
-    """Yield a source and the program's headers: path, text, includes (line, name, whether the program has it)."""
-    waiting, seen = [source], {source}
-    while waiting and len(seen) <= 500:
-        path = waiting.pop()
-        try:
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        inner: list[Path] = []
-        includes: list[tuple[int, str, bool]] = []
-        for found in _INCLUDED.finditer(text):
-            near = [path.parent] if found[1] == '"' else []
-            known = [] if found[2].startswith(_TORCHS) else [folder / found[2] for folder in [*near, *folders]]
-            own = next((one.resolve() for one in known if one.is_file()), None)
-            includes.append((text.count("\n", 0, found.start(2)) + 1, found[2], own is not None))
-            if own is not None and own not in seen:
-                seen.add(own)
-                inner.append(own)
-        yield path, text, includes
-        waiting.extend(reversed(inner))
-
-
-def torch_headers(source: Path, folders: list[Path]) -> tuple[list[str], bool]:
-    """PyTorch's headers that a source includes, or a header of the program's that it includes; whether one has PTX."""
-    names: list[str] = []
-    has_assembly = False
-    for _, text, includes in _walk_files(source, folders):
-        names += [name for _, name, _ in includes if name.startswith(_TORCHS)]
-        has_assembly = has_assembly or assembly.is_present(text)
-    return list(dict.fromkeys(names)), has_assembly
-
-
-def missing_headers(source: Path, reading: list[str]) -> list[str]:
-    """Return a line for each header of CUDA's toolkit that the source includes and that is not here."""
-    lines = []
-    for path, _, includes in _walk_files(source, _folders(reading)):
-        for line, name, is_own in includes:
-            why = "" if is_own or (INCLUDE / name).exists() else refusals.header(name)
-            if why:
-                lines.append(f"{path}:{line}: error: {name} is not supported here: {why}")
-    return lines
-
-
 def explain_missing(source: Path, command: flags.Command, said: str) -> str:
     """Add to the compiler's messages a line for each header of CUDA's toolkit that is not here."""
     missing = _MISSING.search(said)
-    lines = missing_headers(source.resolve(), command.reading) if missing else []
+    lines = headers.list_missing(source.resolve(), command.reading) if missing else []
     if missing and not any(f" {missing[1]} " in line for line in lines) and (why := refusals.header(missing[1])):
         lines.append(f"nvcc: error: {missing[1]} is not supported here: {why}")
     return said + "".join(f"{line}\n" for line in lines)
-
-
-def _folders(reading: list[str]) -> list[Path]:
-    """Folders of the program's headers."""
-    folders = []
-    words = iter(reading)
-    for word in words:
-        if word == "-isystem":
-            folders.append(Path(next(words, "")))
-        elif word.startswith("-I"):
-            folders.append(Path(word[2:] or next(words, "")))
-    return [folder for folder in folders if not (folder / "ATen" / "ATen.h").exists() and folder != INCLUDE]
 
 
 def others_roots(reading: list[str]) -> list[Path]:
@@ -190,13 +132,21 @@ def identify_translator() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
 
 
+def _write_includes(names: list[str]) -> list[str]:
+    return [f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in names]
+
+
 def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
     """Return the source without directives, over our headers."""
     before = scratch / "before.h"
-    headers, has_assembly = torch_headers(source.resolve(), _folders(command.reading))
-    lines = [f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in headers]
-    if any(name.startswith(("torch/", "ATen/", "c10/")) for name in headers):
-        lines = ['#include "host_cuda/torch_types.h"\n', *lines, '#include "host_cuda/torch.h"\n']
+    included = headers.find_included(source.resolve(), command.reading)
+    lines = _write_includes(included.names)
+    if any(name.startswith(_TORCHS) for name in (*included.names, *included.ours)):
+        begin, end = (f'#include "host_cuda/torch_api_{word}.h"\n' for word in ("begin", "end"))
+        lines = ['#include "host_cuda/torch_types.h"\n', *lines, begin, *_write_includes(included.ours), end]
+        lines.append('#include "host_cuda/torch.h"\n')
+        if not included.names:  # a program of cuBLAS may know nothing of PyTorch
+            lines = ["#if __has_include(<ATen/ATen.h>)\n", *lines, "#endif\n"]
     before.write_text("".join([*lines, '#include "host_cuda/prelude.h"\n']), encoding="utf-8")
     ours = [
         "-I",
@@ -213,7 +163,7 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
         ours.append("-DHOST_CUDA_CHECKED")
     elif counted():
         ours.append("-DHOST_CUDA_COUNTED")
-    if has_assembly:
+    if included.has_assembly:
         ours.append("-DHOST_CUDA_PTX")
     theirs = [*standard(command.reading), *command.reading]
     words = ["-E", "-x", "c++", *ours, *theirs, "-include", str(before), str(source)]

@@ -103,6 +103,11 @@ class Regions:
     def _close(self) -> None:
         self._open = None
 
+    def _meet(self, around: Around) -> None:
+        """End the open region: the threads wait for each other."""
+        self._close()
+        self._items.append(f"hc.meet({self._level(around.depth)});")
+
     def _add(self, around: Around, span: Span, text: str) -> Region:
         """Add a statement to the open region."""
         region = self._region(around)

@@ -15,6 +15,7 @@ import dataclasses
 from .exchanges import Exchanges
 from .expressions import Span
 from .functions import name_split, read_result, write_held
+from .lockstep import STEP
 from .regions import Around
 from .statements import Node
 from .tokens import before
@@ -128,7 +129,7 @@ class Splitter(Exchanges):
         span = (node.start, node.end)
         calls = self._facts.finder.find(span)
         if len(calls) == 1 and calls[0].kind == "barrier" and calls[0].end >= before(self._on.tokens, node.end - 1):
-            return self._close()
+            return self._close() if calls[0].name == STEP else self._meet(around)
         found = self._on.find_assignment(span)
         if found is not None and found[0] in self._facts.uniform and not calls and self._is_known(found[0]):
             return self._add_before(self.flat(span), {found[0]} | self._memory(found[1]))

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import arithmetic, assembly, barriers, instances, lockstep, own_names, plain, refusals
+from . import arithmetic, assembly, barriers, casts, instances, lockstep, own_names, plain, refusals
 from .functions import Kernel
 from .tokens import CLOSING, OPENING, Token, after, before, closing, opening, replace, tokenize
 
@@ -27,7 +27,6 @@ _INDEX = {
     "blockDim": "(::host_cuda::worker->launch->block)",
     "gridDim": "(::host_cuda::worker->launch->grid)",
 }
-_LAUNCHES = {"cudaLaunchKernel", "cudaLaunchCooperativeKernel"}
 _PARAMETERS = "const uint3 threadIdx, const uint3 blockIdx, const dim3 blockDim, const dim3 gridDim"
 _ELSEWHERE = {
     "NULL": "nullptr",
@@ -142,6 +141,7 @@ def rewritten(
         for i in range(kernel.body, kernel.end):
             inside[i] = True
     depth = _depths(tokens)
+    casts.keep_types(tokens, texts, {kernel.name for kernel in found})
     own = own_names.find_own(tokens, frozenset(_INDEX), depth)
     for at, token in enumerate(tokens):
         if token.kind == "name":
@@ -155,8 +155,6 @@ def rewritten(
                 texts[at] = _ELSEWHERE[token.text]
             elif token.text == "clock" and _is_call(tokens, at):
                 texts[at] = "host_cuda_clock"
-            elif token.text in _LAUNCHES:
-                _keep_type(tokens, texts, at)
         elif token.text.startswith("<<") and token.text.endswith(" <") or token.text == "<<<":
             _launch(tokens, texts, at)
     split = barriers.Kernels(tokens, texts, reach)
@@ -187,21 +185,6 @@ def _is_call(found: list[Token], at: int) -> bool:
     if found[bracket].text != "(" or found[after(found, bracket)].text != ")":
         return False
     return earlier.text == "return" or (earlier.kind == "mark" and earlier.text not in (".", "->", "::", "*", "&"))
-
-
-def _keep_type(tokens: list[Token], texts: list[str], at: int) -> None:
-    """Drop the cast of a launched kernel to ``void*``: its arguments are read by its type."""
-    bracket = after(tokens, at)
-    start = after(tokens, bracket) if tokens[bracket].text == "(" else bracket
-    if tokens[start].text == "reinterpret_cast":
-        end = next(i for i in range(start, len(tokens)) if tokens[i].text in (">", ";"))
-    else:
-        end = closing(tokens, start) if tokens[start].text == "(" else start
-    cast = [
-        token.text for token in tokens[start + 1 : end] if token.kind != "space" and token.text not in ("<", "const")
-    ]
-    if cast == ["void", "*"]:
-        texts[start : end + 1] = [""] * (end + 1 - start)
 
 
 def _in_attribute(tokens: list[Token], at: int) -> bool:

@@ -31,8 +31,6 @@ from .reductions import Finish, Reduction, flat, kind_of
 Tensors = Sequence[torch.Tensor]
 #: The methods of C++'s class: a group's own methods are NCCL's.
 _gloo: Any = Backend
-#: Allocates on a tensor's device, whatever the program's default device is.
-_new_empty: Any = torch._C.TensorBase.new_empty
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -64,10 +62,6 @@ def _all(steps: Sequence[Finish | None]) -> Finish | None:
             step()
 
     return take
-
-
-def _same_sizes(tensors: Tensors) -> bool:
-    return all(tensor.shape == tensors[0].shape for tensor in tensors)
 
 
 class ProcessGroupNCCL(Communicator):
@@ -177,7 +171,7 @@ class ProcessGroupNCCL(Communicator):
         output, given = rules.real(rules.only(outputs), kind), [rules.real(one, kind) for one in inputs[-1]]
         rules.check(output)
         self._check_reduced([output, *given], opts)
-        is_even = _same_sizes(given)
+        is_even = rules.same_sizes(given)
         if not is_even and given[self.rank()].numel() != output.numel():
             raise ValueError("Tensor input and output of _reduce_oop must have the same number of elements ")
         lent, brought = self.carrier.lend([output]), self.carrier.lend(given)
@@ -211,12 +205,14 @@ class ProcessGroupNCCL(Communicator):
             return []
         return [_gloo.broadcast(self.host, [given], _options(BroadcastOptions, opts, rootRank=root))]
 
-    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
-        """Gather all ranks' tensors in every rank's list; sizes may differ."""
+    def allgather(
+        self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None, stacked: torch.Tensor | None = None
+    ) -> Any:
+        """Gather all ranks' tensors in every rank's list; sizes may differ, else ``stacked`` may be given."""
         opts = opts or AllgatherOptions()
         tensor, wanted = rules.only(inputs), list(outputs[-1])
         self.check(tensor)
-        is_even = _same_sizes(wanted)
+        is_even = rules.same_sizes(wanted)
         if not is_even and wanted[self.rank()].numel() != tensor.numel():
             raise ValueError("Tensor input and output of _broadcast_oop must have the same number of elements ")
         if not is_even:
@@ -227,14 +223,16 @@ class ProcessGroupNCCL(Communicator):
         self.check_numbers(given)
         if not is_even:
             return self._gather_uneven(wanted, lent, given, opts)
-        # Copy into the outputs: they may have another dtype, or gaps.
-        room = _new_empty(given, self.size() * given.numel())
+        # NCCL, too, gathers in one tensor, which its work shows. The outputs may have another dtype, or gaps.
+        stacked = rules.stack(wanted, tensor) if stacked is None else stacked
+        room = self.carrier.lend([stacked])[0]
 
         def put() -> None:
-            for one, part in zip(lent, room.chunk(self.size()), strict=True):
-                one.copy_(part.view(one.shape))
+            for one, part in zip(lent, room.unbind(), strict=True):
+                one.copy_(part)
 
-        return self.work(self._gloo_gather(room, given, opts), wanted, lent, put)
+        parts = self._gloo_gather(room, given, opts)
+        return self.work(parts, [*wanted, stacked], [*lent, room], put, results=[stacked])
 
     def _gather_uneven(self, wanted: Tensors, lent: list[torch.Tensor], given: torch.Tensor, opts: Any) -> Any:
         flat(lent[self.rank()]).copy_(flat(given))
@@ -350,7 +348,7 @@ class ProcessGroupNCCL(Communicator):
         lent = self.carrier.lend(outputs)
         given = torch.cat([flat(one) for one in self.carrier.lend(inputs)])
         counts = [one.numel() for one in lent]
-        room = _new_empty(given, sum(counts))
+        room = rules.new_empty(given, sum(counts))
         part = self._exchange(room, given, counts, [one.numel() for one in inputs], opts)
 
         def put() -> None:

@@ -53,6 +53,13 @@ class Call(NamedTuple):
     arrives: bool = False
     #: of the group, with the reason of its failure
     agreement: CollectiveFingerprints | None = None
+    #: what the work shows, if not the outputs
+    results: Tensors | None = None
+
+    @property
+    def shown(self) -> Tensors:
+        """Return what the work shows."""
+        return self.outputs if self.results is None else self.results
 
 
 class Group(Protocol):
@@ -214,7 +221,7 @@ class Aliased(Carrier):
     def work(self, call: Call) -> Work:
         """Return the compiled part's work: it waits like the parts' own backend, and shows device tensors."""
         group = 0 if call.agreement is None else call.agreement.group
-        made: Work = self.native.carried_work(call.parts, call.outputs, call.finish, group, call.arrives)
+        made: Work = self.native.carried_work(call.parts, call.shown, call.finish, group, call.arrives)
         return made
 
     def is_observed(self) -> bool:
@@ -314,7 +321,7 @@ def _done(call: Call) -> Work:
     if call.finish is not None:
         call.finish()
     future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
-    future.set_result(list(call.outputs))
+    future.set_result(list(call.shown))
     work: Work = _create_work_from_future(future)
     return work
 
@@ -331,7 +338,7 @@ def _awaited(call: Call) -> Work:
                 part.wait()
             if call.finish is not None:
                 call.finish()
-            future.set_result(list(call.outputs))
+            future.set_result(list(call.shown))
         except Exception as error:  # a wait for the work raises it
             if call.agreement is not None and isinstance(error, RuntimeError):
                 error = call.agreement.explain(error)

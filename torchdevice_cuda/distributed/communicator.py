@@ -207,9 +207,9 @@ class Communicator(ProcessGroupGloo):
         return self.carrier.join(self, works)
 
     # --------------------------------------------------------------- of every call
-    def work(self, *call: Any, arrives: bool = False) -> Any:
+    def work(self, *call: Any, arrives: bool = False, results: Sequence[torch.Tensor] | None = None) -> Any:
         """Return work for the program, from the host's work: the members of a ``carriers.Call``."""
-        work = self.carrier.work(Call(*call)._replace(arrives=arrives, agreement=self.agreement))
+        work = self.carrier.work(Call(*call)._replace(arrives=arrives, agreement=self.agreement, results=results))
         if self.coalesced is not None and not self.carrier.is_within_call():
             self.coalesced.append(work)
         return work

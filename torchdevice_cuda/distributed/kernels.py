@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import Backend, ProcessGroup, ReduceOp
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .._compat import knows_dispatch_key, reduction_number
-from . import carriers, groups
+from . import carriers, groups, rules
 from .carriers import Accesses, Aliased, Carrier
 
 if TYPE_CHECKING:
@@ -110,14 +110,21 @@ def _plain(backend: Any, call: Call, args: Sequence[Any], options: tuple[Any, ..
     return carrier.work(carriers.Call(parts, given[:count], lent[:count], back if moved else None, call.arrives))
 
 
+def _stacked(outputs: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Return the tensor that the work of ``allgather`` shows, where NCCL's does."""
+    wanted = outputs[-1] if outputs else ()
+    return (rules.stack(wanted, inputs[0]),) if wanted and inputs and rules.same_sizes(wanted) else ()
+
+
 def _accesses(call: Call, handed: Sequence[Any], options: tuple[Any, ...], rank: int) -> Accesses:
     first, *others = [_tensors(one) for one in handed] or [[]]
-    given = [tensor for one in (first, *others) for tensor in one]
-    outputs = first if call.writes else []
+    stacked = _tensors(options)
+    given = [tensor for one in (first, *others, stacked) for tensor in one]
+    outputs = first + stacked if call.writes else []
     is_written = not call.writes_on or (options[0].rootRank == rank) == (call.writes_on == "root")
     written = outputs if is_written else []
     read = [tensor for tensor in given if not any(tensor is one for one in written)]
-    return Accesses(given, outputs, written, read, handed[1] if call.arrives else None)
+    return Accesses(given, stacked or outputs, written, read, handed[1] if call.arrives else None)
 
 
 def _call(
@@ -171,13 +178,15 @@ def kernel(name: str, device: torch.device, carrier: Carrier, left: Left) -> Cal
             options = (opts,)
         handed = [args[place] for place in wanted]
         backend = groups.backend_of(group)
+        if backend is not None and call.method == "allgather":
+            options += _stacked(*handed)
 
         def begin() -> Any:
             if backend is not None:
                 return _call(backend, call, handed, options, carrier)
             return _plain(group._get_backend(device), call, handed, options, carrier)
 
-        work = carrier.begin(_tensors(handed), begin) if carrier.captures() else begin()
+        work = carrier.begin(_tensors([handed, options]), begin) if carrier.captures() else begin()
         # Releases before 2.8 do not set it.
         if backend is not None and options and getattr(options[0], "asyncOp", True) is False:
             backend.complete(work)

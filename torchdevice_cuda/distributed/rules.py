@@ -10,6 +10,8 @@ import torch
 from torch._C import _DistBackendError
 from torch._C._distributed_c10d import ReduceOp
 
+#: Allocates on a tensor's device, whatever the program's default device is.
+new_empty: Any = torch._C.TensorBase.new_empty
 _SINGLE = (
     "Expecting one tensor only but got multiple. You are probably using multiple devices under one thread. The support "
     "for such usage has been deprecated. For details, please refer to "
@@ -204,3 +206,14 @@ def check_splits(tensor: torch.Tensor, splits: Sequence[int], size: int, even: b
     if not even and rows % size:
         raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
     return [tensor.numel() // size] * size
+
+
+def same_sizes(tensors: Sequence[torch.Tensor]) -> bool:
+    """Return whether all tensors have one shape."""
+    return all(tensor.shape == tensors[0].shape for tensor in tensors)
+
+
+def stack(outputs: Sequence[torch.Tensor], given: torch.Tensor) -> torch.Tensor:
+    """Return the tensor in which NCCL gathers, for outputs of one shape."""
+    stacked: torch.Tensor = new_empty(given, (len(outputs), *outputs[0].shape))
+    return stacked

@@ -111,14 +111,16 @@ class SimulatedGroup:
         return lent[0]
 
     # -------------------------------------------------------------------- time
-    def _run(self, kind: str, count: int, given: Tensors, writes: Sequence[Write] = ()) -> Any:
+    def _run(
+        self, kind: str, count: int, given: Tensors, writes: Sequence[Write] = (), results: Tensors | None = None
+    ) -> Any:
         """Return the work of a collective of so many bytes: write the values, and take the time."""
         began = time.perf_counter_ns()
         if kind != links.BARRIER:
             rules.check(*(tensor for tensor in given if _is_on_gpu(tensor)))
         for write in writes:
             self._write(*write)
-        outputs = [write[0] for write in writes] or list(given)
+        outputs = results or [write[0] for write in writes] or list(given)
         if self._coalesced is not None:
             self._coalesced.append((kind, count, outputs))
             return self._complete([], 0, outputs, began)
@@ -210,10 +212,16 @@ class SimulatedGroup:
         """Send one rank's tensor to every rank, which have it."""
         return self._run(links.BROADCAST, _bytes(tensors), tensors, [(t, t, _keep) for t in tensors])
 
-    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
-        """Gather all ranks' tensors in every rank's list."""
+    def allgather(
+        self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None, stacked: torch.Tensor | None = None
+    ) -> Any:
+        """Gather all ranks' tensors in every rank's list, and in the tensor that the work shows, if it is given."""
         given, wanted = rules.only(inputs), outputs[-1]
-        return self._run(links.ALL_GATHER, _bytes(wanted), [*wanted, given], [(t, given, _keep) for t in wanted])
+        writes: list[Write] = [(t, given, _keep) for t in wanted]
+        results = None if stacked is None else [stacked]
+        if stacked is not None:
+            writes.append((stacked, given, self._repeat))
+        return self._run(links.ALL_GATHER, _bytes(wanted), [*wanted, given], writes, results)
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
         """Gather all ranks' tensors in one tensor of every rank."""

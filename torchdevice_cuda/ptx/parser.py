@@ -191,6 +191,8 @@ class _Parser:
             while self._skip("|"):
                 operands.append(self._parse_operand())
                 joined = len(operands)
+            if self._text.startswith("."):
+                raise Refused(f"the part {self._text} of an operand of the PTX instruction {opcode}")
             if not self._skip(","):
                 break
         if self._text:

@@ -10,9 +10,13 @@
 #include "host_cuda/half_types.h"
 #include "library_types.h"
 #if defined(C10_API)
+#include "host_cuda/torch_api_begin.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
+
+#include "host_cuda/torch_api_end.h"
 #endif
 
 #pragma GCC visibility push(hidden)

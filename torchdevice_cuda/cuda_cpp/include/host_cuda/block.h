@@ -52,17 +52,17 @@ class Worker {
   Arena arena;                // variables of threads that are loops (loops.h)
   Lanes* exchange = nullptr;  // of threads that are loops: by warp
   bool gives = false;         // whether they give or take
-  bool is_looping = false;
+  bool is_looping = false, has_missed = false;
 
   using Body = void (*)(const void* body, Worker& w);
 
   // What both kinds of threads, fibers and loops, begin with.
   void begin_block(unsigned threads) {
     count_ = next_ = live_ = threads;
-    failed_ = false;
+    failed_ = has_missed = false;
     warps_.resize((threads + 31) / 32);
     for (auto& warp : warps_) {
-      warp.exited = 0;
+      warp.exited = warp.missed = 0;
       warp.meetings.clear();
     }
     if (threads % 32) warps_.back().exited = ~0u << (threads % 32);
@@ -197,6 +197,26 @@ class Worker {
     steps_.push_back(current_);
     away(what);
   }
+  // Threads that are loops: others exchange values without these lanes, which a GPU allows if they end instead.
+  void miss(unsigned lanes, const char* what, Where where) {
+    warps_[rank / 32].missed |= lanes;
+    missed_ = {rank, what, where};
+    has_missed = true;
+  }
+  // They have come to where threads meet, so others still wait for them.
+  [[noreturn]] void fail_for_missed() {
+    const dim3 n = launch->block;
+    thread = {missed_.rank % n.x, missed_.rank / n.x % n.y, missed_.rank / n.x / n.y};
+    fail(
+        cudaErrorLaunchFailure, missed_.where,
+        "waits in %s for threads that do not come; if they come to it elsewhere, compile it with "
+        "TORCHDEVICE_KERNEL_FIBERS=1",
+        missed_.what);
+  }
+  bool is_missed(unsigned i) const {
+    const auto& warp = warps_[i / 32];
+    return warp.missed & ~warp.exited & 1u << i % 32;
+  }
   unsigned live_lanes() const {
     return live_lanes(rank / 32);
   }
@@ -269,8 +289,14 @@ class Worker {
 
  private:
   struct Warp {
-    unsigned exited = 0, first_step = 0;
+    unsigned exited = 0, first_step = 0, missed = 0;
     std::vector<Meeting*> meetings;
+  };
+
+  struct Missed {
+    unsigned rank;  // of the thread that did not wait
+    const char* what;
+    Where where;
   };
 
   void drain() {
@@ -461,6 +487,7 @@ class Worker {
   size_t head_ = 0;
   unsigned grid_epoch_ = 0;
   std::vector<Warp> warps_;
+  Missed missed_{0, nullptr, {nullptr, 0}};
   std::vector<std::unique_ptr<Meeting>> made_;
   std::vector<Meeting*> spare_;
 };

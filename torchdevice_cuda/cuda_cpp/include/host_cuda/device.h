@@ -41,8 +41,7 @@ auto in_loops(Worker& w, unsigned mask, uint64_t value, const char* what, Where 
     lanes.arrived |= bit;
     return decltype(read(lanes)){};
   }
-  if (mask & ~all & w.live_lanes())
-    w.fail(cudaErrorLaunchFailure, where, "waits in %s for threads that do not come", what);
+  if (const unsigned missed = mask & ~all & w.live_lanes()) w.miss(missed, what, where);
   lanes.arrived &= mask;
   const auto result = read(lanes);
   lanes.arrived = all;

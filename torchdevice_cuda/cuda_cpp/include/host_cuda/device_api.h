@@ -2,6 +2,7 @@
 #pragma once
 
 #include "host_cuda/attributes.h"
+#include "host_cuda/kept_kernels.h"
 
 enum cudaLimit {
   cudaLimitStackSize = 0,
@@ -217,15 +218,14 @@ static inline cudaError_t cudaLaunchCooperativeKernel(
   return host_cuda::launch_packed(
       "cudaLaunchCooperativeKernel", kernel, {grid, block, shared, stream, true}, arguments);
 }
-// A kernel without its type: its arguments cannot be taken apart.
-static inline cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, size_t = 0, cudaStream_t = nullptr) {
-  fprintf(
-      stderr, "cudaLaunchKernel: a kernel that was cast to void* is not supported here; pass the function itself\n");
-  return host_cuda::returned(cudaErrorInvalidDeviceFunction);
+static inline cudaError_t cudaLaunchKernel(
+    const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared = 0, cudaStream_t stream = nullptr) {
+  return host_cuda::launch_kept(kernel, {grid, block, shared, stream}, arguments);
 }
 static inline cudaError_t cudaLaunchCooperativeKernel(
     const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared = 0, cudaStream_t stream = nullptr) {
-  return cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
+  if (const auto wrong = host_cuda::check_residence(grid, block)) return wrong;
+  return host_cuda::launch_kept(kernel, {grid, block, shared, stream, true}, arguments);
 }
 static inline void cudaGridDependencySynchronize() {}
 static inline void cudaTriggerProgrammaticLaunchCompletion() {}

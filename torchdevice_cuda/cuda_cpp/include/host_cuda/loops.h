@@ -105,8 +105,16 @@ class Loops {
     for (unsigned i = 0; i < count; ++i) found |= level_[i] >= wanted;
     return found;
   }
+  // The threads of a level have come to where they meet.
+  void meet(int depth) {
+    if (__builtin_expect(worker.has_missed, 0)) check_missed(depth);
+  }
 
  private:
+  __attribute__((noinline, cold)) void check_missed(int depth) {
+    for (unsigned i = 0; i < count; ++i)
+      if (level_[i] >= depth && worker.is_missed(i)) worker.fail_for_missed();
+  }
   template <bool kMasked, bool kKnown, class F>
   __attribute__((always_inline)) inline void one(int depth, const F& f, uint3 thread, size_t i) {
     if constexpr (kMasked)
@@ -220,11 +228,8 @@ class Shuffle {
     worker_.thread = {rank % n.x, rank / n.x % n.y, rank / n.x / n.y};
     if (!(mask >> lane(i) & 1))
       worker_.fail(cudaErrorLaunchFailure, where, "%s: the mask 0x%08x does not name the calling thread", what, mask);
-    if (mask & ~arrived_[i / 32] & worker_.live_lanes(rank / 32))
-      worker_.fail(
-          cudaErrorLaunchFailure, where,
-          "waits in %s for threads that do not come; if they end instead, compile it with TORCHDEVICE_KERNEL_FIBERS=1",
-          what);
+    if (const unsigned missed = mask & ~arrived_[i / 32] & worker_.live_lanes(rank / 32))
+      worker_.miss(missed, what, where);
   }
 
   Worker& worker_;

@@ -2,6 +2,8 @@
 // before all other headers of PyTorch's, which are read as the host's.
 #pragma once
 
+#include "host_cuda/torch_api_begin.h"
+
 #include <c10/macros/Macros.h>
 
 #include "cuda_bf16.h"
@@ -11,3 +13,5 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 #undef __CUDACC__
+
+#include "host_cuda/torch_api_end.h"

@@ -139,17 +139,20 @@ class CarriedWork final : public c10d::Work {
     for (const auto& part : parts_) part->abort();
   }
 
+  // A program's callbacks run in the order of its calls, as NCCL's do, whose futures are complete once the work is
+  // issued: they may issue collectives of their own. DistributedDataParallel has none in C++, so it need not wait.
   FuturePtr getFuture() override {
-    const std::lock_guard<std::mutex> lock(future_lock_);
-    if (!future_) {
-      std::vector<c10::Device> devices;
-      for (const auto& t : outputs_)
-        if (!t.device().is_cpu() && std::find(devices.begin(), devices.end(), t.device()) == devices.end())
-          devices.push_back(t.device());
-      future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()), devices);
-      complete_later(future_);
+    FuturePtr future;
+    {
+      const std::lock_guard<std::mutex> lock(future_lock_);
+      if (future_) return future_;
+      future = future_ = make_future(outputs_);
     }
-    return future_;
+    if (!is_point_to_point_ && Py_IsInitialized() && PyGILState_Check())
+      complete_now(future);
+    else
+      complete_later(future);
+    return future;
   }
 
   // Whether it waits for a call of one other rank instead of all.
@@ -228,9 +231,27 @@ class CarriedWork final : public c10d::Work {
       return;
     }
     forget(kept);
-    // Those who wait for the future wait for the streams that are current here.
-    if (observed_) observed_->block_current_stream();
-    future->markCompleted(outputs_);
+    if (observed_)
+      observed_->complete(*future, outputs_);
+    else
+      future->markCompleted(outputs_);
+  }
+
+  // Complete the future before it is returned. A signal ends the wait, not the work.
+  void complete_now(const FuturePtr& future) {
+    const WithoutInterpreter without;
+    std::exception_ptr error;
+    try {
+      for (const auto& part : parts_) wait_for(part, kNoTimeout);
+    } catch (const py::error_already_set&) {
+      complete_later(future);
+      throw;
+    } catch (...) {
+      error = std::current_exception();
+    }
+    complete(future, [&] {
+      if (error) std::rethrow_exception(error);
+    });
   }
 
   // Make sure that the future completes. Sends and receives have no futures, so a thread waits for them.

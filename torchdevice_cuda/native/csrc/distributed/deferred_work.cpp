@@ -1,7 +1,6 @@
 #include "distributed/deferred_work.h"
 
 #include <ATen/core/ivalue.h>
-#include <c10/util/ScopeExit.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
@@ -97,16 +96,8 @@ class DeferredCollective final : public c10d::Work {
   FuturePtr getFuture() override {
     const std::lock_guard<std::mutex> lock(future_lock_);
     if (!future_) {
-      std::vector<c10::Device> devices;
-      for (const auto& t : outputs_)
-        if (!t.device().is_cpu() && std::find(devices.begin(), devices.end(), t.device()) == devices.end())
-          devices.push_back(t.device());
-      future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()), devices);
-      const auto restore =
-          c10::make_scope_exit([device = stream_.device, current = exchange_stream(stream_.device, stream_.id)] {
-            exchange_stream(device, current);
-          });
-      future_->markCompleted(outputs_);
+      future_ = make_future(outputs_);
+      observed_.complete(*future_, outputs_);
     }
     return future_;
   }

@@ -1,5 +1,9 @@
 #include "distributed/observed_work.h"
 
+#include <c10/util/ScopeExit.h>
+
+#include <algorithm>
+
 #include "operators/alias.h"
 #include "runtime/observer.h"
 
@@ -18,6 +22,14 @@ void add_accesses(std::vector<ObservedAccess>& all, const std::vector<at::Tensor
 
 }  // namespace
 
+c10::intrusive_ptr<c10::ivalue::Future> make_future(const std::vector<at::Tensor>& outputs) {
+  std::vector<c10::Device> devices;
+  for (const auto& t : outputs)
+    if (!t.device().is_cpu() && std::find(devices.begin(), devices.end(), t.device()) == devices.end())
+      devices.push_back(t.device());
+  return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
+}
+
 StreamState& collective_stream(c10::DeviceIndex device, int64_t number) {
   return stream_state(device, -2 * (number + 1));
 }
@@ -25,7 +37,7 @@ StreamState& collective_stream(c10::DeviceIndex device, int64_t number) {
 ObservedWork::ObservedWork(
     StreamState& stream, const std::vector<at::Tensor>& written, const std::vector<at::Tensor>& read,
     const std::function<void()>& issue)
-    : device_(stream.device) {
+    : device_(stream.device), stream_(stream.id) {
   std::vector<ObservedAccess> accesses;
   add_accesses(accesses, read, false);
   add_accesses(accesses, written, true);
@@ -55,6 +67,12 @@ void ObservedWork::note_completion() const {
 
 void ObservedWork::synchronize() const {
   observe([&](StreamObserver& o) { o.synchronize(done_); });
+}
+
+void ObservedWork::complete(c10::ivalue::Future& future, const std::vector<at::Tensor>& outputs) const {
+  const auto restore = c10::make_scope_exit(
+      [device = device_, current = exchange_stream(device_, stream_)] { exchange_stream(device, current); });
+  future.markCompleted(outputs);
 }
 
 }  // namespace hostdevice

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <functional>
 #include <vector>
@@ -28,11 +29,17 @@ class ObservedWork {
   void note_completion() const;
   // Make the host wait for the work, where it runs later.
   void synchronize() const;
+  // Complete a future of the work: those who wait for it wait for the work's stream.
+  void complete(c10::ivalue::Future& future, const std::vector<at::Tensor>& outputs) const;
 
  private:
   const c10::DeviceIndex device_;
+  const c10::StreamId stream_;
   EventState done_;
 };
+
+// Return a new future of a work with these outputs.
+c10::intrusive_ptr<c10::ivalue::Future> make_future(const std::vector<at::Tensor>& outputs);
 
 // Return the stream of a number, from 0, for collectives.
 StreamState& collective_stream(c10::DeviceIndex device, int64_t number);

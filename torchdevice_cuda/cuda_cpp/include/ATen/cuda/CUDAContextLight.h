@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
+#include <host_cuda/current_blas.h>
 
 namespace at::cuda {
 inline namespace on_host {
@@ -31,12 +32,6 @@ inline bool canDeviceAccessPeer(c10::DeviceIndex, c10::DeviceIndex) {
 }
 inline c10::Allocator* getCUDADeviceAllocator() {
   return c10::cuda::CUDACachingAllocator::get();
-}
-// One for each thread; it follows the current stream, as PyTorch's does.
-inline cublasHandle_t getCurrentCUDABlasHandle() {
-  static thread_local cublasContext handle;
-  handle.stream = c10::cuda::getCurrentCUDAStream().stream();
-  return &handle;
 }
 using c10::cuda::current_device;
 using c10::cuda::device_count;

@@ -1,0 +1,7 @@
+// PyTorch's header, with the functions of CUDA's builds.
+#pragma once
+#pragma push_macro("USE_CUDA")
+#undef USE_CUDA
+#include_next <torch/csrc/inductor/aoti_torch/c/shim.h>
+#pragma pop_macro("USE_CUDA")
+#include "host_cuda/stable_abi.h"
