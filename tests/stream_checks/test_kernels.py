@@ -155,7 +155,8 @@ def test_graph_reads_input_that_another_stream_writes(language: str, waits: bool
     missing = race("reads", "twice of a graph on the default stream", "aten::fill_ on stream")
     with contextlib.nullcontext() if waits else missing:
         graph.replay()
-    assert y.sum().item() == 6 * SIZE
+    if waits:
+        assert y.sum().item() == 6 * SIZE
 
 
 @child(CHECKED, BOTH)
