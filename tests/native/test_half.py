@@ -251,3 +251,25 @@ def test_products_are_rounded_once() -> None:
         assert narrow.cuda().prod(0, dtype=torch.float32).dtype == torch.float32
         with torch.autocast("cuda"):
             assert narrow.cuda().prod().dtype == torch.float32
+
+
+@child(VIRTUAL)
+@pytest.mark.parametrize(("type_name", "name"), [("float16", "Half"), ("bfloat16", "BFloat16")])
+def test_statistics_of_another_type_than_the_weights(type_name: str, name: str) -> None:
+    """As FSDP's mixed precision leaves them: PyTorch's tests expect the error of its backward pass."""
+    dtype = getattr(torch, type_name)
+
+    def gradient(*shape: int, statistics: torch.dtype = torch.float32, memory: Any = torch.contiguous_format) -> Any:
+        model = torch.nn.BatchNorm1d(5) if len(shape) < 4 else torch.nn.BatchNorm2d(5)
+        model = model.to(device="cuda", dtype=dtype)
+        model.running_mean, model.running_var = (one.to(statistics) for one in model.buffers() if one.dim())
+        x = torch.randn(shape, device="cuda", dtype=dtype).to(memory_format=memory).requires_grad_()
+        model(x).sum().backward()
+        return x.grad
+
+    for shape in ((3, 5, 4), (3, 5, 4, 4)):
+        with pytest.raises(RuntimeError, match=f"Expected running_mean to have type {name} but got Float"):
+            gradient(*shape)
+        assert gradient(*shape, statistics=dtype).shape == shape
+    assert gradient(3, 5).shape == (3, 5)
+    assert gradient(3, 5, 4, 4, memory=torch.channels_last).shape == (3, 5, 4, 4)

@@ -57,9 +57,15 @@ def race(*parts: str) -> Iterator[None]:
 
 
 def begin() -> tuple[torch.Tensor, torch.Tensor, torch.cuda.Stream]:
-    """Return two tensors and a stream, after all earlier work: tests share a process."""
+    """Return two tensors and a stream, after all earlier work and its findings: tests share a process."""
     import torch
 
+    import torchdevice_cuda
+
+    torch.cuda.synchronize()
+    native = torchdevice_cuda.driver().native
+    assert native is not None
+    native.forget_races()
     tensors = torch.ones(SIZE, device="cuda"), torch.zeros(SIZE, device="cuda")
     torch.cuda.synchronize()
     return *tensors, torch.cuda.Stream()
@@ -119,3 +125,98 @@ def test_kernels_of_parts_of_a_tensor() -> None:
             twice(x, y, at, at + SIZE // 4)
     torch.cuda.synchronize()
     assert y.sum().item() == sum(2 * (at + 1) * SIZE // 4 for at in parts)
+
+
+# --------------------------------------------------------------------------------------- graphs
+def capture(kernel: Kernel, x: torch.Tensor, y: torch.Tensor) -> torch.cuda.CUDAGraph:
+    """Return a graph of a kernel, after a launch that has changed the memory."""
+    import torch
+
+    kernel(x, y)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(x, y)
+    return graph
+
+
+@child(CHECKED, BOTH)
+@LANGUAGES
+@pytest.mark.parametrize("waits", [True, False])
+def test_graph_reads_input_that_another_stream_writes(language: str, waits: bool) -> None:
+    import torch
+
+    x, y, side = begin()
+    graph = capture(find_kernel(language), x, y)
+    with torch.cuda.stream(side):
+        x.fill_(3)
+    if waits:
+        torch.cuda.current_stream().wait_stream(side)
+    missing = race("reads", "twice of a graph on the default stream", "aten::fill_ on stream")
+    with contextlib.nullcontext() if waits else missing:
+        graph.replay()
+    if waits:
+        assert y.sum().item() == 6 * SIZE
+
+
+@child(CHECKED, BOTH)
+@LANGUAGES
+@pytest.mark.parametrize("waits", [True, False])
+def test_input_is_written_while_graph_may_read_it(language: str, waits: bool) -> None:
+    import torch
+
+    x, y, side = begin()
+    graph = capture(find_kernel(language), x, y)
+    graph.replay()
+    if waits:
+        side.wait_stream(torch.cuda.current_stream())
+    missing = race("writes", "twice of a graph on the default stream", "aten::fill_ on stream")
+    with contextlib.nullcontext() if waits else missing, torch.cuda.stream(side):
+        x.fill_(3)
+
+
+@child(CHECKED, BOTH)
+@LANGUAGES
+@pytest.mark.parametrize("waits", [True, False])
+def test_result_is_read_while_graph_may_write_it(language: str, waits: bool) -> None:
+    """The second replay writes what the first has written, and changes nothing."""
+    import torch
+
+    x, y, side = begin()
+    graph = capture(find_kernel(language), x, y)
+    x.fill_(3)
+    graph.replay()
+    torch.cuda.synchronize()
+    graph.replay()
+    if waits:
+        side.wait_stream(torch.cuda.current_stream())
+    missing = race("aten::sum", "may still be writing it", "twice of a graph on the default stream")
+    with contextlib.nullcontext() if waits else missing, torch.cuda.stream(side):
+        y.sum()
+
+
+@child(CHECKED, BOTH)
+@LANGUAGES
+@pytest.mark.parametrize("waits", [True, False])
+def test_streams_within_a_graph_with_kernels(language: str, waits: bool) -> None:
+    import torch
+
+    kernel = find_kernel(language)
+    x, y, side = begin()
+    kernel(x, y)
+    torch.cuda.synchronize()
+    graph, main = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph, stream=main):
+        side.wait_stream(main)
+        x.fill_(3)
+        if waits:
+            side.wait_stream(main)
+        with torch.cuda.stream(side):
+            kernel(x, y)
+        main.wait_stream(side)
+    missing = race("reads", "twice on stream", "aten::fill_ on stream")
+    with contextlib.nullcontext() if waits else missing:
+        graph.replay()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert y.sum().item() == 6 * SIZE

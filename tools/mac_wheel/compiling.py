@@ -28,7 +28,7 @@ _TARGET = "aarch64-macos.14.0"
 _QUICK = ("-O0", "-g0", "-fno-sanitize=undefined")
 #: The C++ library's own names and the linker's. Which of the former are asked for is up to its headers, and the
 #: compiler's are not Apple's.
-_OF_THE_COMPILER = re.compile(r"__Z(N|NK|T[ISV]N?)St|__Z(dl|da|nw|na)|___dso_handle$")
+_OF_THE_COMPILER = re.compile(r"__Z(N|NK|T[ISV]N?)?St|__Z(dl|da|nw|na)|___dso_handle$")
 #: No unit takes longer, not on a busy machine either.
 PATIENCE_S = 1800
 

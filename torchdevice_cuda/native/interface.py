@@ -300,8 +300,13 @@ class Native(NativeMemory, Device, Protocol):
     def begin_foreign_call(self, device: int, memory: list[tuple[int, int]]) -> bool:
         """Begin to record a call of other code over this memory (addresses, sizes); return false without a capture."""
 
-    def end_foreign_call(self, device: int, again: Callable[[], object] | None) -> None:
-        """End the call; ``again`` repeats it in a replay, ``None`` if it failed."""
+    def end_foreign_call(
+        self, device: int, again: Callable[[], object] | None, name: str = "", pointers: Sequence[int] = ()
+    ) -> None:
+        """End the call; ``again`` repeats it in a replay, ``None`` if it failed.
+
+        A kernel of the program has a name, and pointers among its arguments.
+        """
 
     # -------------------------------------------------------------------- races
     def find_lines(self, hidden: list[str]) -> None:

@@ -158,7 +158,7 @@ def _place(context: Context) -> Any:
             native.fail_context(index, code, words_of(code, getattr(error, "place", "")))
         finally:
             if captured:
-                native.end_foreign_call(index, again)
+                native.end_foreign_call(index, again, name, memory.pointers)
 
     return Place(lambda: Memory(segments), lambda t: on_gpu(t) or t.is_pinned(), on_device, compiles, tools)
 

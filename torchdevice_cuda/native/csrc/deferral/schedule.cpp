@@ -293,7 +293,7 @@ void Schedule::run_first_of(Lock& held, Queue& queue) {
       error = std::current_exception();
     }
     held.lock();
-    if (!error_) error_.swap(error);
+    if (!error_) error_ = std::exchange(error, nullptr);
     is_running_ = false;
     queue.done++;
     if (queue.entries.empty()) queue.stream->has_deferred_work.store(false, std::memory_order_release);

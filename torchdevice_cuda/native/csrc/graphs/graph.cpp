@@ -16,6 +16,7 @@
 #include "runtime/checkpoints.h"
 #include "runtime/failure.h"
 #include "runtime/generator.h"
+#include "runtime/kernel_accesses.h"
 #include "runtime/observer.h"
 #include "runtime/segments.h"
 
@@ -138,6 +139,26 @@ void Recording::add_with_memory(
   nodes_.emplace_back(std::move(name), std::move(work), std::vector<const void*>{}, std::move(allocations), computes);
 }
 
+void Recording::add_kernel(
+    const char* name, c10::DeviceIndex index, std::function<void()> run, std::vector<const void*> pointers) {
+  add(name, index, watch(name, index, std::move(run), std::move(pointers)), true);
+}
+
+std::function<void()> Recording::watch(
+    const char* name, c10::DeviceIndex index, std::function<void()> run, std::vector<const void*> pointers) {
+  if (!g_watches_kernels.load() || pointers.empty()) return run;
+  const auto& stream = stream_state(index, current_stream(index));
+  observe([&](StreamObserver& o) { o.capture_kernel(stream, name); });
+  const size_t number = watched_kernels_.fetch_add(1);
+  const auto accesses = std::make_shared<KernelAccesses>();
+  return [accesses, capture = id(), number, run = std::move(run), pointers = std::move(pointers)] {
+    accesses->begin(pointers);
+    run();
+    const auto found = accesses->end();
+    observe([&](StreamObserver& o) { o.run_captured_kernel(capture, number, found); });
+  };
+}
+
 void Recording::begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory) {
   const std::lock_guard<std::mutex> lock(mutex_);
   foreign_.clear();
@@ -151,10 +172,12 @@ void Recording::begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& m
   t_in_node = true;
 }
 
-void Recording::end_foreign(c10::DeviceIndex index, std::function<void()> again) {
+void Recording::end_foreign(
+    c10::DeviceIndex index, std::function<void()> again, const std::string& name, std::vector<const void*> pointers) {
   t_captured = {};
   t_in_node = false;
   if (!again) return;
+  again = watch(name.c_str(), index, std::move(again), std::move(pointers));
   count_work(*this, stream_state(index, current_stream(index)));
   const std::lock_guard<std::mutex> lock(mutex_);
   nodes_.emplace_back("compiled code", std::move(again), foreign_, foreign_allocations_);
@@ -236,6 +259,7 @@ void Graph::end() {
     addresses_.insert(addresses_.end(), node.addresses().begin(), node.addresses().end());
   std::sort(addresses_.begin(), addresses_.end());
   addresses_.erase(std::unique(addresses_.begin(), addresses_.end()), addresses_.end());
+  watches_kernels_ = recording_->watches_kernels();
   captured_ = true;
 }
 
@@ -246,7 +270,8 @@ void Graph::check_memory() const {
 }
 
 bool Graph::can_run_later() const {
-  return std::all_of(generators_.begin(), generators_.end(), [](const Drawn& g) { return g.words == 0; }) &&
+  return !watches_kernels_ &&
+      std::all_of(generators_.begin(), generators_.end(), [](const Drawn& g) { return g.words == 0; }) &&
       std::all_of(nodes_->begin(), nodes_->end(), [](const Node& node) { return node.computes(); });
 }
 
@@ -278,7 +303,7 @@ void Graph::replay() {
     node.replay();
   }
   for (const auto& g : generators_) impl_of(g.state).skip(g.words);
-  observe([](StreamObserver& o) { o.end_launch(); });
+  observe([&](StreamObserver& o) { o.end_launch(capture_); });
 }
 
 void Graph::abandon() {

@@ -5,6 +5,7 @@
 #include <c10/core/Device.h>
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -33,10 +34,19 @@ class Recording final : public Capture {
       std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes,
       CapturedAllocations allocations);
 
+  void add_kernel(
+      const char* name, c10::DeviceIndex index, std::function<void()> run, std::vector<const void*> pointers) override;
+
   // Begin a call of other code over device memory, which runs until end_foreign().
   void begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory);
-  // `again` repeats the call; null if it failed.
-  void end_foreign(c10::DeviceIndex index, std::function<void()> again);
+  // `again` repeats the call; null if it failed. A kernel of the program has a name, and pointers among its arguments.
+  void end_foreign(
+      c10::DeviceIndex index, std::function<void()> again, const std::string& name, std::vector<const void*> pointers);
+
+  // Whether it has kernels whose accesses are observed when they run.
+  bool watches_kernels() const {
+    return watched_kernels_ != 0;
+  }
 
   Journal& journal() {
     return journal_;
@@ -44,11 +54,16 @@ class Recording final : public Capture {
   std::vector<Node> take_nodes();
 
  private:
+  // Return a kernel's work, which reports what it accesses if that is observed.
+  std::function<void()> watch(
+      const char* name, c10::DeviceIndex index, std::function<void()> run, std::vector<const void*> pointers);
+
   std::mutex mutex_;  // forward and backward run on different threads
   Journal journal_;
   std::vector<Node> nodes_;
   std::vector<const void*> foreign_;  // memory of the current foreign call
   CapturedAllocations foreign_allocations_;
+  std::atomic<size_t> watched_kernels_{0};
 };
 
 class Graph {
@@ -87,7 +102,8 @@ class Graph {
   // End a capture that the program can no longer end.
   void abandon();
   void check_memory() const;
-  // Whether a replay neither draws random numbers nor records events, which happens when it is launched.
+  // Whether a replay neither draws random numbers nor records events, which happens when it is launched, and its
+  // accesses are known beforehand.
   bool can_run_later() const;
 
   std::shared_ptr<Recording> recording_;
@@ -100,7 +116,7 @@ class Graph {
   std::vector<Drawn> generators_;
   c10::DeviceIndex device_ = 0;
   PoolId pool_{0, 0};
-  bool holds_pool_ = false, captured_ = false;
+  bool holds_pool_ = false, captured_ = false, watches_kernels_ = false;
   CaptureId capture_ = 0;  // the capture that it was made by
   std::mutex replaying_;
   std::shared_ptr<const std::vector<Node>> nodes_;  // shared with replays that run later

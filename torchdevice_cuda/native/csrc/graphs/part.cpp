@@ -120,12 +120,15 @@ void begin(PyObject* module) {
       py::arg("device"), py::arg("memory"), nogil);
   m.def(
       "end_foreign_call",
-      [](int i, const py::object& function) {
+      [](int i, const py::object& function, const std::string& name, const std::vector<uintptr_t>& pointers) {
         auto work = make_replay(function);
+        std::vector<const void*> given;
+        for (const auto at : pointers) given.push_back(reinterpret_cast<const void*>(at));
         const py::gil_scoped_release released;
-        if (const auto recording = recording_on(i)) recording->end_foreign(static_cast<Index>(i), std::move(work));
+        if (const auto recording = recording_on(i))
+          recording->end_foreign(static_cast<Index>(i), std::move(work), name, std::move(given));
       },
-      py::arg("device"), py::arg("again"));
+      py::arg("device"), py::arg("again"), py::arg("name") = "", py::arg("pointers") = std::vector<uintptr_t>());
 }
 
 }  // namespace

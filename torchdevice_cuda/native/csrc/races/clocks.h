@@ -59,6 +59,10 @@ class Clocks {
   Epoch begin_work(const StreamState& stream);
   // Return the clock of the next work on a stream.
   const Clock& next_of(Actor actor);
+  // Set the clock of a stream's current work.
+  void restore(Actor actor, const Clock& clock) {
+    streams_[actor].clock = clock;
+  }
 
   void record(const EventState& event, const StreamState& stream);
   void wait(const StreamState& stream, const EventState& event);

@@ -55,16 +55,19 @@ void Detector::continue_work(Epoch epoch, const Caller& caller, const std::vecto
   report_new(lock);
 }
 
-void Detector::run_work(const StreamState& stream, const char* name, const std::vector<ObservedAccess>& accesses) {
-  if (accesses.empty()) return;
+std::vector<NewAccess> list_observed(const std::vector<ObservedAccess>& accesses) {
   std::vector<NewAccess> all;
   for (const auto& a : accesses)
-    // An address is looked up here: the memory's lock is held where blocks are reported, so it comes before this one.
     all.push_back(
         {Layout(reinterpret_cast<uintptr_t>(a.at), a.bytes), a.writes, a.type, a.sizes.vec(),
          device_of_address(a.at) >= 0});
+  return all;
+}
+
+void Detector::run_work(const StreamState& stream, const char* name, const std::vector<ObservedAccess>& accesses) {
+  if (accesses.empty() || stream.capture.load() != 0) return;
   // A launch of a kernel is a call of C, through which no exception passes.
-  if (stream.capture.load() == 0) begin_work(stream, find_caller(intern_name(name)), all, Raises::Later);
+  begin_work(stream, find_caller(intern_name(name)), list_observed(accesses), Raises::Later);
 }
 
 void Detector::add_accesses(Order& order, Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses) {

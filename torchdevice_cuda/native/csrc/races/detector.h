@@ -37,6 +37,8 @@ struct NewAccess {
   bool on_device = false;
 };
 NewAccess access_of(const at::Tensor& tensor, bool writes);
+// Look up where the memory is. The memory's lock is held where blocks are reported, so it comes before the detector's.
+std::vector<NewAccess> list_observed(const std::vector<ObservedAccess>& accesses);
 
 enum class FindingKind : uint8_t { Streams, Host, Freed };
 
@@ -100,7 +102,9 @@ class Detector final : public StreamObserver {
   void unmap(char* at, size_t bytes) override;
   void free_pinned(char* at, size_t bytes) override;
   void launch_graph(uint64_t capture, const StreamState& stream) override;
-  void end_launch() override;
+  void capture_kernel(const StreamState& stream, const char* name) override;
+  void run_captured_kernel(uint64_t capture, size_t number, const std::vector<ObservedAccess>& accesses) override;
+  void end_launch(uint64_t capture) override;
   void destroy_graph(uint64_t capture) override;
 
  private:
@@ -124,8 +128,18 @@ class Detector final : public StreamObserver {
     Shadow device, pinned;
     std::vector<Leftover> leftovers;
   };
+  struct CapturedWork {
+    Epoch epoch;
+    Clock clock;
+    Caller caller;
+    std::vector<NewAccess> accesses;
+  };
   struct Graph {
     Order order;
+    std::vector<CapturedWork> work;  // in the order of the capture
+    std::vector<size_t> kernels;     // the program's own, among `work`; a launch shows what they access
+    Epoch launched;                  // the last launch
+    bool has_new_accesses = false;   // of kernels, which were not compared yet
     // What a launch accesses, in the order of the captured calls.
     std::vector<std::pair<const std::string*, NewAccess>> accesses;
     std::map<std::pair<uintptr_t, uintptr_t>, size_t> by_address;  // positions in `accesses`
@@ -137,7 +151,10 @@ class Detector final : public StreamObserver {
   void check_leftovers(Order& order, const Layout& layout, const AccessInfo& later, Actor actor);
   void find(Order& order, FindingKind kind, const AccessInfo& earlier, const AccessInfo& later, Finding finding);
   void free_in(Order& order, const ObservedBlock& b, const Block& block);
+  Epoch begin_in_graph(Graph& graph, const StreamState& stream, const Caller& caller);
   void add_to_graph(Graph& graph, Epoch epoch, const Caller& caller, const std::vector<NewAccess>& accesses);
+  // Compare all work of a graph again, with what its kernels access.
+  void compare_kernels(const Graph& graph);
   const Block* block_at(uintptr_t address) const;
   std::string name_stream(const StreamState& stream);
   void drop_finished_host_accesses();

@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "bindings/kernel_abi.h"
 #include "operators/recorded.h"
@@ -74,7 +76,9 @@ int launch(
   if (C10_UNLIKELY(is_lost(t_current_device))) return failure_code(t_current_device);
   if (is_intercepted()) {
     if (const auto capture = capture_of(state_of(stream))) {
-      capture->add(name, t_current_device, [held, run] { run(held.get()); }, true);
+      // Parentheses: a list of two pointers would be their addresses.
+      std::vector<const void*> given(pointers, pointers + count);
+      capture->add_kernel(name, t_current_device, [held, run] { run(held.get()); }, std::move(given));
       return 0;
     }
   }

@@ -11,6 +11,7 @@
 #include <ATen/ops/result_type.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "operators/boxed.h"
@@ -355,6 +356,28 @@ void normalize(Stack& stack, size_t base) {
   TORCH_CHECK(
       false, "Expected weight to have type ", c10::toString(half ? ScalarType::Float : type), " but got ",
       c10::toString(found));
+}
+
+// Kernels that reduce one channel after the other take weights and statistics in one type: the input's, or that in
+// which it is accumulated, which the first of them chooses.
+inline void normalize_backward(Stack& stack, size_t base) {
+  const Tensor& input = stack[base + 1].toTensor();
+  const auto mask = stack[base + 9].toBoolList();
+  const bool last = input.is_contiguous(at::MemoryFormat::ChannelsLast) ||
+      input.is_contiguous(at::MemoryFormat::ChannelsLast3d) || (input.is_contiguous() && input.stride(1) == 1);
+  if (last || !mask.get(0) || !(stack[base + 7].toBool() || mask.get(1) || mask.get(2))) return;
+  const auto type = input.scalar_type();
+  auto expected = ScalarType::Undefined;
+  constexpr std::pair<size_t, const char*> kNamed[] = {{2, "weight"}, {3, "running_mean"}, {4, "running_var"}};
+  for (const auto& [place, name] : kNamed) {
+    if (!has(stack, base + place)) continue;
+    const auto found = stack[base + place].toTensor().scalar_type();
+    if (expected == ScalarType::Undefined)
+      expected = found == type ? type : at::toAccumulateType(type, c10::DeviceType::CUDA);
+    TORCH_CHECK(
+        found == expected, "Expected ", name, " to have type ", c10::toString(expected), " but got ",
+        c10::toString(found));
+  }
 }
 
 inline void scatter(Stack& stack, size_t base) {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 #include <unordered_map>
+#include <vector>
 
 #include "runtime/streams.h"
 
@@ -51,6 +52,9 @@ class Capture {
   virtual void allocated(void* address, size_t bytes) = 0;
   // Add a node that is not an operator; a replay of the graph runs it.
   virtual void add(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes) = 0;
+  // Add a kernel of the program, with the pointers among its arguments.
+  virtual void add_kernel(
+      const char* name, c10::DeviceIndex index, std::function<void()> run, std::vector<const void*> pointers) = 0;
 
   CaptureId id() const {
     return id_;

@@ -6,10 +6,12 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace hostdevice {
 
+struct ObservedAccess;
 struct StreamState;
 
 // Set by a part that observes accesses.
@@ -17,16 +19,21 @@ extern std::atomic<bool> g_watches_kernels;
 
 class KernelAccesses {
  public:
-  // Call this before the kernel runs, with the pointers that it is given.
+  // Call this before the kernel runs, with the pointers that it is given. A graph runs it repeatedly with the same
+  // ones: where a run changes nothing, it is taken to write what an earlier one has changed.
   void begin(const std::vector<const void*>& pointers);
+  // Return what it has accessed; this object holds the sizes.
+  std::vector<ObservedAccess> end();
   // Report what it has accessed on a stream.
-  void report(const StreamState& stream, const char* name) const;
+  void report(const StreamState& stream, const char* name);
 
  private:
   struct Memory {
     char* at;
     size_t bytes;
     std::vector<char> before;
+    size_t first, end;  // the bytes that it changed last; none if they are equal
+    int64_t size;
   };
   std::vector<Memory> memory_;
 };

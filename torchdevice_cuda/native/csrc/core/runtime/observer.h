@@ -86,8 +86,12 @@ class StreamObserver {
   // Graphs, which are identified by the id of their capture (captures.h).
   virtual void begin_capture(const StreamState& /*origin*/) {}
   virtual void launch_graph(uint64_t /*capture*/, const StreamState&) {}
+  // A kernel of the program is captured on a stream; the graph numbers its kernels from 0.
+  virtual void capture_kernel(const StreamState&, const char* /*name*/) {}
+  // The graph has run a kernel of the program with these accesses.
+  virtual void run_captured_kernel(uint64_t /*capture*/, size_t /*number*/, const std::vector<ObservedAccess>&) {}
   // The host has run the launched graph: its copies are in flight from now on.
-  virtual void end_launch() {}
+  virtual void end_launch(uint64_t /*capture*/) {}
   virtual void destroy_graph(uint64_t /*capture*/) {}
 };
 
