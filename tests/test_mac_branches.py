@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import platform
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from torchdevice_cuda.doctor import examination, packages
 from torchdevice_cuda.doctor.asking import Advised, NotHereError
 from torchdevice_cuda.doctor.checks import installation, processes, start
 from torchdevice_cuda.launch.scan import command
+from torchdevice_cuda.monitoring import readings
 from torchdevice_cuda.native import sealing
 
 PACKAGE = ROOT / "torchdevice_cuda"
@@ -39,6 +41,7 @@ TESTED = {
     "drivers/mps/macos.py is_apple_silicon": "drivers/test_mps_driver.py test_why_the_gpu_of_a_mac_is_not_used",
     "drivers/mps/macos.py is_intel_mac": "drivers/test_mps_driver.py test_why_the_gpu_of_a_mac_is_not_used",
     "launch/scan/command.py chosen_driver": f"{HERE} test_a_scan_expects_the_mps_driver",
+    "monitoring/readings.py _steady_ns": f"{HERE} test_a_mac_reads_the_clock_of_its_steady_clock",
     "native/sealing.py ": f"{HERE} test_digests_are_beside_libraries",
     "triton/absent.py advise": "launch/test_absent_triton.py test_on_a_mac",
 }
@@ -148,3 +151,10 @@ def test_digests_are_beside_libraries(mac: pytest.MonkeyPatch) -> None:
     finally:
         mac.undo()
         assert not importlib.reload(sealing)._BESIDE
+
+
+def test_a_mac_reads_the_clock_of_its_steady_clock(mac: pytest.MonkeyPatch) -> None:
+    mac.setattr(time, "clock_gettime_ns", lambda clock: clock)
+    assert readings._steady_ns() == time.CLOCK_MONOTONIC_RAW
+    mac.setattr(sys, "platform", "linux")
+    assert readings._steady_ns() == time.CLOCK_MONOTONIC

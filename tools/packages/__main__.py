@@ -23,6 +23,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -222,7 +223,8 @@ def find_reason(text: str) -> str:
     """Return the line of an output that says what is wrong, without folders; else the last one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     found = next((line for word in TELLING for line in lines if word in line), lines[-1] if lines else "no output")
-    return " ".join(word.rsplit("/", 1)[-1] if word.startswith("/") else word for word in found.split())[:240]
+    told = " ".join(word.rsplit("/", 1)[-1] if word.startswith("/") else word for word in found.split())
+    return textwrap.shorten(told, 240, placeholder=" ...")
 
 
 def write_table(runs: dict[str, tuple[Row, Run]]) -> str:
