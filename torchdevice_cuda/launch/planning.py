@@ -84,7 +84,9 @@ def _check_page(path: str) -> None:
         with open(path, "a", encoding="utf-8"):
             pass
     except OSError as error:
-        raise PlanError(f"--html={path!r} cannot be written ({error.strerror}); allowed: {FLAGS['--html'][0]}") from None
+        raise PlanError(
+            f"--html={path!r} cannot be written ({error.strerror}); allowed: {FLAGS['--html'][0]}"
+        ) from None
 
 
 def _list_gpus(plan: Plan, prices: Mapping[str, float]) -> list[str]:
