@@ -3,9 +3,7 @@
 
 #include <dlfcn.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
+#include "host_sanitizer/findings.h"
 
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
@@ -13,19 +11,22 @@ namespace host_cuda {
 // Warn, once for a library, that --sanitize sees none of its kernels.
 inline void warn_if_unchecked() {
   static const char here = 0;
-  static const bool is_asked = [] {
-    const char* tools = getenv("TORCHDEVICE_SANITIZE");
-    if (!tools || !*tools || strcmp(tools, "none") == 0) return false;
-    Dl_info library{};
-    const bool is_known = dladdr(&here, &library) != 0 && library.dli_fname;
+  static const bool is_wanted = [] {
+    if (!host_sanitizer::settings().tools) return false;
+    Dl_info found{};
+    const bool is_known = dladdr(&here, &found) != 0 && found.dli_fname;
+    const char* library = is_known ? found.dli_fname : "this program";
     fprintf(
         stderr,
         "torchdevice_cuda: --sanitize does not check the kernels of %s: it was compiled without TORCHDEVICE_SANITIZE. "
         "Compile it again with the variable set (docs/sanitize.md).\n",
-        is_known ? library.dli_fname : "this program");
+        library);
+    std::string line = "{\"unchecked\": ";
+    host_sanitizer::add_quoted(line, library);
+    host_sanitizer::append(line + "}\n");
     return true;
   }();
-  (void)is_asked;
+  (void)is_wanted;
 }
 
 }  // namespace host_cuda
