@@ -62,10 +62,11 @@ def list_commands() -> str:
     """Write the table of the options that are no settings: commands, and what follows them."""
     rows = [["option", "values", "meaning"]]
     for action in options.ACTIONS:
-        rows.append([f"`{action.flag}`", " ".join(action.choices) or action.arguments, action.help])
+        values = " ".join(action.choices) or action.arguments
+        rows.append([f"`{action.flag}`", f"`{values}`" if values else "", action.help])
         for flag, (of, words, value) in options.OF_ACTIONS.items():
             if f"--{of}" == action.flag:
-                rows.append([f"`{flag}`", value, words])
+                rows.append([f"`{flag}`", f"`{value}`", words])
     rows += [[f"`plan {flag}`", f"{value}", words] for flag, (value, words) in planning.FLAGS.items()]
     return _write_table(*rows)
 
