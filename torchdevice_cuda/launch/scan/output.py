@@ -93,13 +93,14 @@ def _text(result: Result) -> str:
     if unread:
         lines.append(f"Not read: {'; '.join(unread)}")
     works = count(result)[WORKS]
-    which = "all" if works == len(result.found) else "the other"
-    uses = f"{works:,} {'use' if works == 1 else 'uses'} of CUDA"
-    files = f"{result.files:,} {'file' if result.files == 1 else 'files'}"
-    lines.append(
-        f"Works on the {result.driver} driver: {which} {uses} in {files} "
-        f"({result.seconds:.1f} s). --format lines lists each finding, --html shows them."
-    )
+    files = f"{result.files:,} {'file' if result.files == 1 else 'files'} ({result.seconds:.1f} s)"
+    if result.found:
+        which = "all" if works == len(result.found) else "the other"
+        uses = f"{which} {works:,} {'use' if works == 1 else 'uses'} of CUDA in {files}"
+        more = "--format lines lists each finding, --html shows them."
+        lines.append(f"Works on the {result.driver} driver: {uses}. {more}")
+    else:
+        lines.append(f"No use of CUDA was found in {files}.")
     return "".join(f"{line}\n" for line in lines)
 
 
