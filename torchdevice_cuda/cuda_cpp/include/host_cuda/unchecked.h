@@ -3,7 +3,8 @@
 
 #include <dlfcn.h>
 
-#include "host_sanitizer/findings.h"
+// C++ beside CUDA C++ is compiled with the folder of the toolkit alone.
+#include "../../../sanitizer/include/host_sanitizer/findings.h"
 
 #pragma GCC visibility push(hidden)
 namespace host_cuda {

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <string>
 
-#include "host_sanitizer/tools.h"
+#include "tools.h"
 
 #pragma GCC visibility push(hidden)
 namespace host_sanitizer {
