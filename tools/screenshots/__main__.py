@@ -45,7 +45,7 @@ def _train(folder: Path) -> Path:
 
 
 def _out_of_memory(folder: Path) -> Path:
-    return _report(folder, "short_of_memory", "--memory", "2GiB")
+    return _report(folder, "short_of_memory", "--gpu", "t4", "--memory", "2GiB")
 
 
 def _four_gpus(folder: Path) -> Path:
