@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import types
 from importlib import metadata
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from native.compilers import Bench
 
 from torchdevice_cuda import children
 from torchdevice_cuda.cuda_cpp import nvcc
-from torchdevice_cuda.integrations import pytest_memory
 
 SUITE = Path(__file__).with_name("suite")
 PLUGIN = "torchdevice_cuda.integrations.pytest_plugin"
@@ -48,20 +46,32 @@ def test_tests_for_gpus_run(workers: str) -> None:
     assert re.findall(r"MiB  .*::(\w+)", left) == ["test_leaves_memory"]
 
 
-def test_memory_of_failed_tests_is_no_leak(capsys: pytest.CaptureFixture[str]) -> None:
-    """The traceback of a failed test holds its tensors."""
-    memory = pytest_memory.Books(False, None, "")
-    for name, outcome in (("leaks", "passed"), ("fails", "failed")):
-        for when, result in (("call", outcome), ("teardown", "passed")):
-            made = pytest.TestReport(name, ("", 0, ""), {}, result, None, when)  # type: ignore[arg-type]
-            made.user_properties = [("torchdevice_peak_bytes", 1536), ("torchdevice_left_bytes", 512)]
-            memory.pytest_runtest_logreport(made)
-    lines: list[str] = []
-    memory.pytest_terminal_summary(
-        types.SimpleNamespace(section=lambda title, sep: lines.append(title), line=lines.append)
-    )
-    assert [line.split() for line in lines[1:3]] == [["1.50", "KiB", "fails"], ["1.50", "KiB", "leaks"]]
-    assert lines[3:] == ["device memory that tests left behind", "      0.50 KiB  leaks"]
+LEAKS = """
+import torch
+kept = []
+def test_leaks():
+    kept.append(torch.ones(100, device="cuda"))
+def test_leaks_above_the_limit():
+    kept.append(torch.ones(4 << 20, device="cuda"))
+def test_raises():
+    x = torch.ones(1 << 20, device="cuda")
+    assert x.sum() == 0
+"""
+
+
+@pytest.mark.native
+def test_memory_of_failed_tests_is_no_leak(tmp_path: Path) -> None:
+    """The traceback of a failed test holds its tensors, unless the limit alone fails it."""
+    case = tmp_path / "test_leaks.py"
+    case.write_text(LEAKS)
+    options = (*NAMED, *CHOSEN, "--torchdevice-memory-limit", "12MiB", "-c", "/dev/null", case)
+    done = python("-m", "pytest", *options, check=False)
+    assert " 2 failed, 1 passed in " in done.out, done
+    _, _, left = done.out.partition("device memory that tests left behind")
+    assert re.findall(r"([\d.]+ \w+)  .*::(\w+)\n", left.partition("===")[0]) == [
+        ("16.00 MiB", "test_leaks_above_the_limit"),
+        ("0.50 KiB", "test_leaks"),
+    ]
 
 
 @pytest.mark.native

@@ -24,6 +24,8 @@ class _Use:
         self.held = _held()
         self.departures = _departures()
         self.peak = 0
+        #: Whether a traceback of the test holds its tensors: they are no leak.
+        self.is_held_by_traceback = False
 
     def look(self) -> None:
         """Update the peak of the test itself; earlier tests may have left memory allocated."""
@@ -69,7 +71,6 @@ class Books:
         self._fails_on_fallback, self._limit, self._mark = fails_on_fallback, limit, mark
         self._peaks: list[tuple[int, str]] = []
         self._left: list[tuple[int, str]] = []
-        self._failed: set[str] = set()
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -84,6 +85,7 @@ class Books:
         outcome = yield
         use = item.stash[_USE]
         use.look()
+        use.is_held_by_traceback |= outcome.excinfo is not None
         if outcome.excinfo is None and (words := self._complaint(use, self._limit_of(item))):
             outcome.force_exception(pytest.fail.Exception(words, pytrace=False))
 
@@ -107,26 +109,26 @@ class Books:
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
         """Close the books when the fixtures are gone, and send the figures."""
+        use = item.stash[_USE]
+        if call.when == "setup":
+            use.is_held_by_traceback = call.excinfo is not None
         if call.when == "teardown":
-            use = item.stash[_USE]
             use.look()
             if _held() > use.held:
                 gc.collect()  # what is in a cycle is not left
-            for name, size in ((_PEAK, use.peak), (_LEFT, _held() - use.held)):
+            left = 0 if use.is_held_by_traceback or call.excinfo is not None else _held() - use.held
+            for name, size in ((_PEAK, use.peak), (_LEFT, left)):
                 if size > 0:
                     item.user_properties.append((name, size))
         yield
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the figures, of workers too."""
-        if report.failed:
-            self._failed.add(report.nodeid)
         if report.when == "teardown":
             found = dict(report.user_properties)
             if found.get(_PEAK):
                 self._peaks.append((int(str(found[_PEAK])), report.nodeid))
-            # The traceback of a failed test holds its tensors: they are no leak.
-            if found.get(_LEFT) and report.nodeid not in self._failed:
+            if found.get(_LEFT):
                 self._left.append((int(str(found[_LEFT])), report.nodeid))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
