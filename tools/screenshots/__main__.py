@@ -25,7 +25,7 @@ from harness.browser import browser, reason_for_none, shoot  # noqa: E402
 from terminals import write_page  # noqa: E402
 
 CELLS = (
-    "%load_ext torchdevice_cuda\nimport torch",
+    "%env TORCHDEVICE_GPU=t4\n%load_ext torchdevice_cuda\nimport torch",
     "model = torch.nn.Linear(512, 512).cuda()\nx = torch.randn(64, 512)",
     "%%torchdevice_report\nfor _ in range(20):\n    y = model(x.cuda()).relu()\n    total = y.sum().item()\n"
     'print("sum", total)',
