@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import operator
 import threading
@@ -15,8 +16,9 @@ from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, in_child, outcome, 
 import torchdevice_cuda
 from torchdevice_cuda.report.builds import BuildTime
 from torchdevice_cuda.report.counters import MOST_ROWS, OTHER_SITES, Counters
-from torchdevice_cuda.report.document import Document, Process
-from torchdevice_cuda.report.graphics import timeline
+from torchdevice_cuda.report.document import Document, Process, Site, Span, Timeline, Work
+from torchdevice_cuda.report.graphics import bar, timeline
+from torchdevice_cuda.report.page import cells
 from torchdevice_cuda.report.verdict import verdict
 from torchdevice_cuda.shadow import absent
 
@@ -24,6 +26,7 @@ from .reading import counts, read
 
 CUDA = ChildConfig("cuda faithful", {"driver": "cuda", "policy": "faithful"})
 CUDA_ACCELERATED = ChildConfig("cuda accelerate", {"driver": "cuda", "policy": "accelerate"})
+SPAN = Span("kernel", 0, 0, "aten::mm", Site("a.py", 1), 0.0, 5.0, 5.0, 1, 0, False)
 #: What a report calls the GPU.
 GPU = {"cpu": "cpu", "virtual": "cuda:0", "cuda": "cuda:0", "mps": "cuda:0 (mps:0)"}
 FAITHFUL = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU, VIRTUAL, MPS_FAITHFUL, CUDA)]
@@ -324,3 +327,14 @@ def test_children_begin_earlier_by_builds_of_the_first_process() -> None:
     child = Document("virtual", "", "", "", 1.0, (Process(2, "rank", started=now - 30),), sees_device=True)
     (shifted,) = builds.shift(child, since=now - 70).processes
     assert shifted.started == pytest.approx(now - 50, abs=0.1)
+
+
+def test_predicted_times_are_no_part_of_this_machines() -> None:
+    work = (Work("kernel", "aten::mm", Site("a.py", 1), 3, 0.3), Work("kernel", "aten::add", Site("a.py", 2), 1, 0.1))
+    document = Document("virtual", "", "", "", 2.0, (Process(2, "a.py", seconds=2.0),), sees_device=True, work=work)
+    assert [part.share for part in bar(document)] == [15, 5, 80]
+    assert "in 400.00 ms of the program's 2.00 s" in verdict(document).text
+    predicted = dataclasses.replace(document, predicted=True)
+    assert [part.share for part in bar(predicted)] == [75, 25]
+    assert "in a predicted 400.00 ms; the program took 2.00 s here" in verdict(predicted).text
+    assert "Times are predictions." in cells(dataclasses.replace(predicted, timelines=(Timeline(2, (SPAN,)),)))

@@ -19,6 +19,8 @@ _LEVELS = dict(zip(VERDICTS, ("error", "warning", "note", "none"), strict=True))
 _MOST = {UNSUPPORTED: 4, DIFFERS: 2, FALLBACK: 1}
 #: How the text calls each verdict.
 TITLES = {UNSUPPORTED: "Cannot work", DIFFERS: "Differs", FALLBACK: "Leaves the GPU"}
+#: The same of several uses.
+_PLURALS = {UNSUPPORTED: "cannot work", DIFFERS: "differ", FALLBACK: "leave the GPU", WORKS: "work"}
 
 
 class Result(NamedTuple):
@@ -146,7 +148,8 @@ def _html(result: Result) -> str:
     shown = [{"group": group, "uses": [describe(file, use) for file, use in group.uses]} for group in groups(result)]
     return environment.get_template("page.html.jinja").render(
         result=result,
-        counts=count(result),
+        counts={_PLURALS[what]: number for what, number in count(result).items()},
+        titles=TITLES,
         groups=shown,
         kernels=describe_kernels(result) if result.kernels else "",
     )
