@@ -273,8 +273,10 @@ def list_work(call: Call) -> list[list[Any]]:
     return list(calls.values())
 
 
-def measure(make: Callable[[], Call]) -> dict[str, Any]:
-    """Return a case's times."""
+def measure(
+    make: Callable[[], Call], train_us: float = 20_000, list_work: Callable[[Call], list[Any]] = list_work
+) -> dict[str, Any]:
+    """Return a case's times; a train of calls takes about `train_us`."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.manual_seed(0)
     torch.cuda.empty_cache()
@@ -284,7 +286,7 @@ def measure(make: Callable[[], Call]) -> dict[str, Any]:
     call()
     peak = torch.cuda.max_memory_allocated()
     us, _ = time_calls(call, 3)
-    calls = max(3, min(200, int(20_000 / max(us, 1))))
+    calls = max(3, min(200, int(train_us / max(us, 1))))
     trains = [time_calls(call, calls) for _ in range(3)]
     walls = []
     for _ in range(3):
