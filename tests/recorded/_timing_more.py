@@ -116,17 +116,16 @@ def make_gather(gather: Callable[..., Any], kind: str, shape: str) -> Call:
 
 
 # ---- attention ---------------------------------------------------------------------------------------------------
-_SHORT, _MIDDLE = ("64x16x128x64", "32x8x128x128", "16x16x512x64", "8x12x512x128"), ("4x16x2048x64", "4x16x2048x128")
+_SHORT, _MIDDLE = ("64x16x128x64", "16x16x512x64", "8x12x512x128"), ("4x16x2048x64", "4x16x2048x128")
 _LONG = ("1x16x8192x64", "1x16x8192x128")
 BACKENDS = {
-    "flash": ("bf16", (*_SHORT, *_MIDDLE, *_LONG, "4x12x1000x64", "2x8x4096x96")),
+    "flash": ("bf16", (*_SHORT, *_MIDDLE, *_LONG)),
     "cudnn": ("bf16", (*_SHORT, *_MIDDLE, *_LONG, "4x12x1000x64", "2x8x4096x96")),
-    "efficient": ("bf16", (*_SHORT[::2], *_MIDDLE, "1x16x8192x64")),
-    "math": ("bf16", (*_SHORT[::2], "4x16x2048x64")),
-    "flash f16": ("f16", (_SHORT[2], _MIDDLE[1])),
-    "efficient f32": ("f32", (*_SHORT, *_MIDDLE, _LONG[0], "4x12x1000x64")),
+    "efficient": ("bf16", _MIDDLE),
+    "math": ("bf16", (_SHORT[1], _MIDDLE[0])),
+    "efficient f32": ("f32", (*_SHORT, *_MIDDLE, "4x12x1000x64")),
     "grouped": ("bf16", ("2x32x2048x128", "1x32x8192x128")),
-}  # fmt: skip
+}
 _NAMES = {
     "flash": SDPBackend.FLASH_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,

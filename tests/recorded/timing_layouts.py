@@ -55,20 +55,20 @@ def list_copies() -> Iterator[tuple[str, Made]]:
         yield f"copy transposed {kind} {shape}", lambda kind=kind, s=sizes: partial(transpose, draw(kind, *s))  # type: ignore[misc]
     for (source, target), n in itertools.product(CASTS, (4 * K, 1 * M, 16 * M)):
         yield f"cast {source} {target} {n}", partial(make_cast, source, target, n)
-    for kind, n in itertools.product(("f32", "bf16", "i64", "bool"), (4 * K, 128 * K, 512 * K, 2 * M, 8 * M, 32 * M)):
+    for kind, n in itertools.product(("f32", "bf16", "i64", "bool"), (4 * K, 512 * K, 2 * M, 8 * M, 32 * M)):
         yield f"clone {kind} {n}", partial(make_clone, kind, n)
-    for name, kind, count, n in itertools.product(PARTS, KINDS, (2, 8), (256, 1024)):
+    for name, kind, count, n in itertools.product(PARTS, KINDS, (2, 8), (1024,)):
         yield f"{name} {kind} {count} {n}x{n}", partial(make_parts, name, kind, count, n)
     for name, n in itertools.product(
         ("h2d pinned", "h2d pageable", "d2h pinned", "d2h pageable"),
-        (256, 8 * K, 12 * K, 24 * K, 32 * K, 128 * K, 512 * K, 2 * M, 8 * M),
+        (256, 8 * K, 24 * K, 128 * K, 512 * K, 2 * M, 8 * M),
     ):
         yield f"{name} {n}", partial(make_host_copy, name, n)
 
 
 def list_gathers() -> Iterator[tuple[str, Made]]:
     for (name, (gather, shapes)), kind in itertools.product(GATHERS.items(), KINDS):
-        for shape in shapes:
+        for shape in shapes if kind == "f32" else shapes[::2]:
             yield f"{name} {kind} {shape}", partial(make_gather, gather, kind, shape)
 
 
@@ -92,7 +92,7 @@ def list_dense() -> Iterator[tuple[str, Made]]:
 
 def list_sorts() -> Iterator[tuple[str, Made]]:
     for (name, (function, shapes)), kind in itertools.product(RANKED.items(), KINDS):
-        for shape in shapes:
+        for shape in shapes if kind == "f32" else shapes[::3]:
             sizes = [int(s) for s in shape.split("x")]
             yield f"{name} {kind} {shape}", lambda f=function, k=kind, s=sizes: partial(f, draw(k, *s))  # type: ignore[misc]
 
@@ -104,7 +104,8 @@ def list_layers() -> Iterator[tuple[str, Made]]:
 
 def list_steps() -> Iterator[tuple[str, Made]]:
     for name, shape, amp in STEPS:
-        yield f"{name} {shape} {amp}", partial(make_training, name, shape, amp)
+        if name != "lstm step":  # cuDNN's recurrent networks do not return from a dispatch mode
+            yield f"{name} {shape} {amp}", partial(make_training, name, shape, amp)
 
 
 def list_kernels() -> Iterator[tuple[str, Made]]:
@@ -121,10 +122,9 @@ def measure_layouts(make: Made) -> dict[str, Any]:
     return measure(make, train_us=8000, list_work=list_calls)
 
 
-#: By the process that they share; those that matter most come first.
 UNITS = {
-    "steps": list_steps,
     "kernels": list_kernels,
+    "steps": list_steps,
     "copies": list_copies,
     "gathers": list_gathers,
     "layers": list_layers,
@@ -132,6 +132,8 @@ UNITS = {
     "dense": list_dense,
     "sorts": list_sorts,
 }
+#: The most cases that share a process, and are lost if it does not end in time.
+SHARED = 80
 SUSTAINED = ("mm bf16 8192", "mm tf32 8192", "mm f32 8192", "mm bf16 4096", "add f32 268435456", "attention bf16 8192")
 
 
@@ -140,8 +142,8 @@ def list_cases() -> dict[str, Case]:
     cases = {name: Case(name, partial(make_sustained, name), unit="sustained") for name in SUSTAINED}
     cases = {f"sustained {name}": case for name, case in cases.items()}
     for unit, listed in UNITS.items():
-        for name, make in listed():
-            cases[name] = Case(name, partial(measure_layouts, make), unit=unit)
+        for i, (name, make) in enumerate(listed()):
+            cases[name] = Case(name, partial(measure_layouts, make), unit=f"{unit} {i // SHARED}")
     return cases
 
 
