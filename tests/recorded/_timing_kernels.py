@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from recorded._timing_calls import Call
+from recorded._timing_calls import Call, draw
 
 SOURCE = r"""
 extern "C" __global__ void saxpy(const float* x, const float* y, float* z, int n) {
@@ -52,6 +52,10 @@ extern "C" __global__ void product(const float* a, const float* b, float* c, int
   }
   c[row * n + column] = sum;
 }
+extern "C" __global__ void pump(const float4* x, float4* y, int n, int times) {
+  for (int k = 0; k < times; ++k)
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] = x[i];
+}
 """
 
 
@@ -79,3 +83,40 @@ def make_kernel(name: str, n: int) -> Call:
         return lambda: kernel(blocks, (256, 1, 1), (x, places, z, n))
     arguments = (x, y, z, n) if name == "saxpy" else (x, z, n)
     return lambda: kernel(blocks, (256, 1, 1), arguments)
+
+
+def measure_beside(blocks: int, kind: str, n: int) -> dict[str, Any]:
+    """Return the microseconds of products (or of an addition, n of 0) alone and beside a copying kernel of some blocks.
+
+    The kernel stands for a collective, which takes multiprocessors and memory bandwidth.
+    """
+    pump, elements, times = _compile("pump"), 1 << 24, 40
+    x, y = (torch.zeros(4 * elements, device="cuda") for _ in range(2))
+    a, b = (draw(kind, n or 1 << 13, n or 1 << 14) for _ in range(2))
+    call: Call = (lambda: torch.mm(a, b)) if n else (lambda: torch.add(a, b))
+    side = torch.cuda.Stream()
+    for _ in range(3):
+        call()
+
+    def time_call(count: int) -> float:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(count):
+            call()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) * 1e3 / count
+
+    time_call(3)
+    alone = time_call(20)
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        start.record()
+        pump((blocks, 1, 1), (512, 1, 1), (x, y, elements, times), stream=side)
+        end.record()
+    beside = time_call(max(3, int(8000 / alone)))
+    ended = end.query()
+    torch.cuda.synchronize()
+    rate = 2 * x.numel() * 4 * times / start.elapsed_time(end) / 1e6
+    return {"alone": alone, "beside": beside, "pump_gb_s": rate, "ended": ended}

@@ -216,11 +216,11 @@ RANKED: Cases = {
 
 
 # ---- a layer's three products, and sustained work ----------------------------------------------------------------
-def make_layers(kind: str, batch: int, width: int) -> Call:
+def make_layers(kind: str, batch: int, width: int, out: int) -> Call:
     """Make the forward and the backward of a linear layer: products with either matrix transposed."""
-    layer = nn.Linear(width, width, device="cuda", dtype=TYPES[kind])
+    layer = nn.Linear(width, out, device="cuda", dtype=TYPES[kind])
     x = draw(kind, batch, width).requires_grad_()
-    gradient = draw(kind, batch, width)
+    gradient = draw(kind, batch, out)
     inputs = (x, *layer.parameters())
     return lambda: torch.autograd.grad(layer(x), inputs, gradient)
 

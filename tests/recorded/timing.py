@@ -304,14 +304,14 @@ def measure(
     }
 
 
-def measure_in_tf32(make: Callable[[], Call]) -> dict[str, Any]:
-    """Measure with TF32 products."""
+def in_tf32(make: Callable[[], Call]) -> Callable[[], Call]:
+    """Make the call with TF32 products."""
 
     def make_in_tf32() -> Call:
         torch.backends.cuda.matmul.allow_tf32 = True
         return make()
 
-    return measure(make_in_tf32)
+    return make_in_tf32
 
 
 def make(name: str) -> Call:
@@ -321,4 +321,4 @@ def make(name: str) -> Call:
 
 def list_cases() -> dict[str, Callable[[], Any]]:
     """Return the cases by name."""
-    return {name: partial(measure_in_tf32 if " tf32 " in name else measure, make) for name, make in list_calls()}
+    return {name: partial(measure, in_tf32(make) if " tf32 " in name else make) for name, make in list_calls()}

@@ -15,7 +15,7 @@ import torch
 from record.case_sets import Case
 
 from recorded._timing_calls import Call, draw, make_attention
-from recorded._timing_kernels import make_kernel
+from recorded._timing_kernels import make_kernel, measure_beside
 from recorded._timing_layouts import list_calls
 from recorded._timing_models import make_training
 from recorded._timing_more import (
@@ -36,7 +36,7 @@ from recorded._timing_more import (
     make_sustained,
     make_with_backend,
 )
-from recorded.timing import STEPS, measure
+from recorded.timing import STEPS, in_tf32, measure
 
 RECORD = "timing-layouts-h200-2.11.json.xz"
 K, M = 1024, 1024 * 1024
@@ -99,7 +99,9 @@ def list_sorts() -> Iterator[tuple[str, Made]]:
 
 def list_layers() -> Iterator[tuple[str, Made]]:
     for kind, batch, width in itertools.product(("f32", "bf16"), (128, 1024), (256, 512, 1024, 2048, 4096, 8192)):
-        yield f"layer {kind} {batch}x{width}", partial(make_layers, kind, batch, width)
+        yield f"layer {kind} {batch}x{width}", partial(make_layers, kind, batch, width, width)
+    for kind, batch, width, out in itertools.product(("tf32", "bf16"), (4096,), (768, 4096), (50257, 50304)):
+        yield f"layer {kind} {batch}x{width}x{out}", partial(make_layers, kind, batch, width, out)
 
 
 def list_steps() -> Iterator[tuple[str, Made]]:
@@ -117,8 +119,10 @@ def list_kernels() -> Iterator[tuple[str, Made]]:
         yield f"kernel product {n}", partial(make_kernel, "product", n)
 
 
-def measure_layouts(make: Made) -> dict[str, Any]:
+def measure_layouts(make: Made, is_tf32: bool) -> dict[str, Any]:
     """Return a case's times, and its calls with their layouts."""
+    if is_tf32:
+        return measure(in_tf32(make), train_us=8000, list_work=list_calls)
     return measure(make, train_us=8000, list_work=list_calls)
 
 
@@ -141,9 +145,12 @@ def list_cases() -> dict[str, Case]:
     """Return the cases by name."""
     cases = {name: Case(name, partial(make_sustained, name), unit="sustained") for name in SUSTAINED}
     cases = {f"sustained {name}": case for name, case in cases.items()}
+    for blocks, (kind, n) in itertools.product((8, 16, 24, 32), (("bf16", 8192), ("bf16", 2048), ("f32", 0))):
+        name = f"beside {blocks} blocks {f'mm {kind} {n}' if n else f'add {kind}'}"
+        cases[name] = Case(name, partial(measure_beside, blocks, kind, n), unit="beside")
     for unit, listed in UNITS.items():
         for i, (name, make) in enumerate(listed()):
-            cases[name] = Case(name, partial(measure_layouts, make), unit=f"{unit} {i // SHARED}")
+            cases[name] = Case(name, partial(measure_layouts, make, " tf32 " in name), unit=f"{unit} {i // SHARED}")
     return cases
 
 
