@@ -28,10 +28,6 @@ _FREE = frozenset(
 )
 #: Names of one kernel: what CUDA calls, and what the virtual GPU calls in its place.
 _ALIASES = {
-    "_scaled_dot_product_cudnn_attention": "_cudnn_attention_forward",
-    "_scaled_dot_product_cudnn_attention_backward": "_cudnn_attention_backward",
-    "_scaled_dot_product_flash_attention": "_cudnn_attention_forward",
-    "_scaled_dot_product_flash_attention_backward": "_cudnn_attention_backward",
     "_to_copy": "copy_",
     "clone": "copy_",
     "contiguous": "copy_",
@@ -62,8 +58,8 @@ def key_of(work: Work) -> str:
 def _read_tensor(described: Any) -> Shape | None:
     if described is None:
         return None
-    sizes, kind, last, on_host, pinned = described
-    return Shape(sizes, _TYPES.get(kind, kind), last, on_host, pinned)
+    sizes, kind, strides, on_host, pinned = described
+    return Shape(sizes, _TYPES.get(kind, kind), strides, on_host, pinned)
 
 
 #: Types as C++ prints them, and as profiles name them.
@@ -96,10 +92,10 @@ def read_call(name: str, described: Sequence[Any], is_tf32: bool) -> Call:
         else:
             arguments.append(value)
     plain = name.removeprefix("aten::")
-    return _as_cuda_calls(Call(plain, tuple(arguments), is_tf32))
+    return as_cuda_calls(Call(plain, tuple(arguments), is_tf32))
 
 
-def _as_cuda_calls(call: Call) -> Call:
+def as_cuda_calls(call: Call) -> Call:
     """Return the call that CUDA makes in its place."""
     name = "cudnn" + call.name.removeprefix("native") if _is_cudnn_batch_norm(call) else call.name
     name = _ALIASES.get(name, name)

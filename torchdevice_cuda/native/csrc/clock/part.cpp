@@ -18,12 +18,12 @@ py::object* g_function = nullptr;
 // The function that is called for a kernel without a prediction, likewise.
 py::object* g_reporter = nullptr;
 
-// A tensor: sizes, the type's name, and whether it is in channels-last order, on the host, and pinned.
+// A tensor: sizes, the type's name, strides unless it is contiguous, and whether it is on the host, and pinned.
 py::object describe_for_python(const at::Tensor& t) {
   if (!t.defined()) return py::none();
   const auto described = describe_tensor(t);
   return py::make_tuple(
-      py::tuple(py::cast(described.sizes)), c10::toString(t.scalar_type()), described.is_channels_last,
+      py::tuple(py::cast(described.sizes)), c10::toString(t.scalar_type()), py::tuple(py::cast(described.strides)),
       described.is_on_host, described.is_pinned);
 }
 
