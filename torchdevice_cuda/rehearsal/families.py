@@ -176,7 +176,7 @@ def images(call: Call) -> Work:
     if "batch_norm" in call.name and len(shape.sizes) > 2:
         row = shape.sizes[0] * math.prod(shape.sizes[2:])  # of a channel
     if call.name == "native_batch_norm" and not call.get(5, False):  # with running statistics: a product and a sum
-        return Work("broadcast", read + written, read + written, shape.elements)
+        return Work("add", read + written, read + written, shape.elements)
     if "batch_norm" in call.name:
         if shape.is_channels_last:  # the kernels are those of rows
             row = shape.sizes[1]

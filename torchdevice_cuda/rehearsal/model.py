@@ -61,6 +61,22 @@ _BY_SIZE = ("linalg_c", "linalg_l", "linalg_q", "linalg_s", "linalg_i", "_linalg
 _LANE = {"3": 0.985, "4": 1.969, "5": 3.938, "6": 7.563}
 
 
+#: The recorded GPU's capability, its power beside arithmetic, and what it has for each TFLOP/s of tensor cores.
+_RECORDED_CAPABILITY, _IDLE_W, _WATTS = (9, 0), 145.0, (700.0 - 145.0) / 989.4
+
+
+def limit_clock(gpu: Gpu) -> float:
+    """Return the clock of tensor cores at the limit of the power, relative to the recorded GPU's at its own.
+
+    Power grows with the cube of the clock, since the voltage grows with the clock. Of other architectures too little is
+    known.
+    """
+    rate = gpu.tflops.get("tensor_bf16")
+    if gpu.capability != _RECORDED_CAPABILITY or gpu.power_w is None or rate is None:
+        return 1.0
+    return float(min((max(gpu.power_w - _IDLE_W, 1.0) / rate / _WATTS) ** (1 / 3), 1.0))
+
+
 def _read_pcie(text: str | None) -> float:
     if text is None:  # part of the processor: no bus
         return 32.0
@@ -87,6 +103,8 @@ class Rates:
         flops = {}
         for kind, rate in _RATES.items():
             flops[kind] = 1e3 * (tflops.get(rate) or tflops.get(_PLAIN.get(rate, rate)) or tflops["fp32"])
+            if rate in tflops and rate.startswith("tensor"):
+                flops[kind] *= limit_clock(gpu)
         return cls(
             gpu.bandwidth_gb_s,
             _read_pcie(gpu.pcie),
@@ -113,6 +131,15 @@ def find_rate(kind: str, rates: Rates, has_own: bool) -> float:
     own = rates.flops.get(kind, rates.flops["float"]) / rates.multiprocessors
     shared = _SHARED_KERNELS.get(kind)
     return own if has_own or shared is None else min(own, shared * rates.speed * _RECORDED_CLOCK_MHZ / 1e3)
+
+
+#: Multiprocessors that NCCL's rings take, and how much products slow down by the share that is taken, as recorded.
+_CHANNELS, _CROWDING = 24, 2.5
+
+
+def crowd(rates: Rates) -> float:
+    """Return how many times as long a product takes beside a collective."""
+    return 1 + _CROWDING * min(_CHANNELS / rates.multiprocessors, 0.5)
 
 
 def time_product(product: Product, rates: Rates, c: Coefficients, is_aligned: bool = True) -> float:

@@ -15,7 +15,7 @@ from ..settings.gpus import Gpu
 from .calls import Call, Shape
 from .families import find_cost
 from .kernels import KERNEL, Counts, estimate, time_kernel
-from .model import DEFAULTS, Rates, correct, place, time_work, without_tf32
+from .model import DEFAULTS, Rates, correct, crowd, place, time_work, without_tf32
 from .work import Work
 
 EFFICIENCY = Path(__file__).with_name("efficiency.json")
@@ -137,9 +137,11 @@ class Predictor:
         self._rates = Rates.of(gpu)
         self._fitted = read_efficiency()
 
-    def predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float]:
-        """Return the nanoseconds and the kernels of a call that the native device describes."""
-        return self.time(read_call(name, described, is_tf32))
+    def predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float, int, float]:
+        """Return nanoseconds, kernels, no id, and the factor beside a collective of a call of the native device's."""
+        call = read_call(name, described, is_tf32)
+        is_product = call.name not in _FREE and call.name != KERNEL and find_cost(call).product is not None
+        return (*self.time(call), -1, crowd(self._rates) if is_product else 1.0)
 
     def time(self, call: Call) -> tuple[float, float]:
         """Return the nanoseconds and the kernels of a call."""

@@ -29,10 +29,11 @@ def products(call: Call) -> Work:
     else:
         product = Product(a.sizes[-2], b.sizes[-1], a.sizes[-1], _product_type(call, a), batch)
     moved = a.bytes + b.bytes + batch * product.m * product.n * a.item_bytes
-    # Rows that are no multiple of 16 bytes take slower kernels.
+    # Rows that are no multiple of 16 bytes take slower kernels, rows of an odd number of elements the slowest.
     rows = (_row_length(a), _row_length(b), product.n)
     is_aligned = product.type in ("float", "double") or not any(row * a.item_bytes % 16 for row in rows)
-    return Work("product" if is_aligned else "product unaligned", moved, moved, product.flops, 1, product)
+    how = "" if is_aligned else " odd unaligned" if any(row % 2 for row in rows) else " unaligned"
+    return Work(f"product{how}", moved, moved, product.flops, 1, product)
 
 
 #: Where the stride and the padding are among the arguments.
