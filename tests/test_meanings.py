@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -341,3 +342,15 @@ def test_the_page_is_in_step() -> None:
 
     text = PAGE.read_text(encoding="utf-8")
     assert fill(text) == text, "python tools/settings_table.py --write"
+
+
+def test_the_page_has_every_option_of_the_command_line() -> None:
+    from settings_table import PAGE
+
+    from torchdevice_cuda.launch import cli, options, planning
+
+    page = PAGE.read_text(encoding="utf-8")
+    read = {*cli.FLAGS, *options.SWITCHES, *cli._ACTIONS, *options.OF_ACTIONS, *options.FORMAT_FLAGS, "-h", "-V"}
+    read |= {f"plan {flag}" for flag in planning.FLAGS}
+    assert {flag for flag in read if f"`{flag}`" not in page} == set()
+    assert set(re.findall(r"^\| `((?:plan )?-[^`]*)`", page, re.MULTILINE)) - read == set()

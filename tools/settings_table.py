@@ -1,4 +1,4 @@
-"""Write the tables of docs/settings.md: the settings, their effect on each driver, and the other variables.
+"""Write the tables of docs/settings.md: settings, their effect on each driver, commands and other variables.
 
 python tools/settings_table.py            # prints the tables
 python tools/settings_table.py --write    # puts them into the page
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from torchdevice_cuda.launch import options, planning
 from torchdevice_cuda.settings import DRIVERS, OPTIONS, Option, find_exception
 from torchdevice_cuda.settings.options import APPLE
 from torchdevice_cuda.settings.setting_support import Ignored
@@ -57,6 +58,19 @@ def list_effects() -> str:
     return _write_table(["setting", *(f"`{driver}`" for driver in DRIVERS)], *rows)
 
 
+def list_commands() -> str:
+    """Write the table of the options that are no settings: commands, and what follows them."""
+    rows = [["option", "values", "meaning"]]
+    for action in options.ACTIONS:
+        values = " ".join(action.choices) or action.arguments
+        rows.append([f"`{action.flag}`", f"`{values}`" if values else "", action.help])
+        for flag, (of, words, value) in options.OF_ACTIONS.items():
+            if f"--{of}" == action.flag:
+                rows.append([f"`{flag}`", f"`{value}`", words])
+    rows += [[f"`plan {flag}`", f"{value}", words] for flag, (value, words) in planning.FLAGS.items()]
+    return _write_table(*rows)
+
+
 def list_variables() -> str:
     """Write the table of the variables that are no settings."""
     rows = [
@@ -72,6 +86,7 @@ def list_tables() -> dict[str, str]:
         "settings": list_settings(is_apple=False),
         "settings for Apple GPUs": list_settings(is_apple=True),
         "effects": list_effects(),
+        "commands": list_commands(),
         "other variables": list_variables(),
     }
 

@@ -166,6 +166,11 @@ def raw_sizes_are_signed(version: str) -> bool:
     return torch_release(version) >= (2, 13)
 
 
+def wraps_null_streams(version: str) -> bool:
+    """Return whether ``ExternalStream(0)`` is the default stream: since 2.13. Before, it was a new one of the pool."""
+    return torch_release(version) >= (2, 13)
+
+
 #: Methods that the C++ class of CUDA graphs has since a release; programs test for them.
 _METHODS_OF_GRAPHS = {
     (2, 8): ("instantiate", "raw_cuda_graph"),

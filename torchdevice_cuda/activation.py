@@ -347,10 +347,12 @@ def _collector(chosen: drivers.Driver, torch: ModuleType, counters: report.Count
 
 def _list_hidden(torch: ModuleType, *others: str) -> list[str]:
     """List prefixes of files whose lines are not the program's: torch's, this package's and those of other packages."""
+    if "IPython" in sys.modules:  # it displays tensors, by functions of decorator
+        others += ("IPython", "decorator")
     specs = (importlib.util.find_spec(name) for name in others)
-    files = [torch.__file__, __file__, *(spec.origin for spec in specs if spec is not None)]
-    folders = [str(Path(str(file)).parent) + "/" for file in files]
-    return [*folders, "<frozen ", "<eval_with_key>"]
+    files = [torch.__file__, str(Path(__file__).with_name("__init__.py")), *(spec.origin for spec in specs if spec)]
+    prefixes = [str(file).removesuffix("__init__.py") for file in files]
+    return [*prefixes, "<frozen ", "<eval_with_key>"]
 
 
 def _serve_stand_ins(chosen: settings.Settings) -> Finder | None:

@@ -37,10 +37,12 @@ extern "C" __global__ void single(const float* x, const unsigned* words, float* 
       : "0"(cc), "n"(4));
   short low;
   asm("{ .reg .b16 t; mov.b32 {%0, t}, %1; }" : "=h"(low) : "r"(words[i]));
+  unsigned halves;
+  asm("vadd.u32.u32.u32 %0.h1, %1.h1, %1.h0, %2;" : "=r"(halves) : "r"(words[i]), "r"(int(low) & 0xffff));
   w[4 * i] = r[0];
   w[4 * i + 1] = cc;
   w[4 * i + 2] = r[2];
-  w[4 * i + 3] = (unsigned short)low;
+  w[4 * i + 3] = halves;
 }
 
 extern "C" __global__ void nans(const double* x, long long* o) {

@@ -115,6 +115,33 @@ def test_findings_go_to_a_file(program: Path, tmp_path: Path) -> None:
     assert text.startswith("Error: Race reported between ")
 
 
+UNCHECKED = """
+__global__ void nothing() {}
+int main() {
+  for (int i = 0; i < 3; ++i) nothing<<<1, 32>>>();
+  return cudaDeviceSynchronize();
+}
+"""
+
+
+def test_kernels_compiled_without_checks_warn_once(tmp_path: Path) -> None:
+    source, program = tmp_path / "nothing.cu", tmp_path / "nothing"
+    source.write_text(UNCHECKED)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delenv("TORCHDEVICE_SANITIZE", raising=False)
+        assert nvcc.main([str(source), "-o", str(program)]) == 0
+    said = {}
+    (file := tmp_path / "findings.jsonl").touch()
+    for tools in ("memcheck", "none", ""):
+        environment = {**os.environ, "TORCHDEVICE_SANITIZE": tools, "TORCHDEVICE_SANITIZE_FILE": str(file)}
+        done = subprocess.run([str(program)], capture_output=True, text=True, timeout=60, env=environment, check=True)
+        said[tools] = done.stderr.splitlines()
+    (line,) = said.pop("memcheck")
+    assert line.startswith(f"torchdevice_cuda: --sanitize does not check the kernels of {program}: it was compiled ")
+    assert said == {"none": [], "": []}
+    assert json.loads(file.read_text()) == {"unchecked": str(program)}
+
+
 KERNEL = """
 import torch
 kernel = torch.cuda._compile_kernel(

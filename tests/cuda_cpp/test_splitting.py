@@ -121,6 +121,13 @@ def compile_verbosely(text: str, folder: Path) -> str:
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stderr
 
 
+def test_pointers_that_are_constants_are_passed(tmp_path: Path) -> None:
+    text = "__device__ void add(int* const v, const int* const __restrict__ w, const int n) {\n"
+    text += "  v[threadIdx.x] += w[n]; __syncthreads(); }\n"
+    text += "__global__ void k(int* x) { __shared__ int s[32]; add(s, x, threadIdx.x); x[0] = s[1]; }\n"
+    assert "kernel k (line 3): its threads are loops" in compile_verbosely(text, tmp_path)
+
+
 def test_nvcc_says_how_threads_run(tmp_path: Path) -> None:
     said = compile_verbosely(
         "__global__ void k(int n) { if (threadIdx.x < n) __syncthreads(); }\n"

@@ -150,7 +150,12 @@ WRONG: dict[str, tuple[Question, Callable[[Path, Patch], None], str, str]] = {
     ),
     "no compiler": (installation.compiler, _no_compiler, "there is no C++ compiler", "Install one"),
     "a broken compiler": (installation.compiler, _broken_compiler, "--version fails with status 3", "set CXX"),
-    "old libraries": (installation.cache, _old_libraries, "holds 2 libraries for other versions, 160 MiB", "delete"),
+    "old libraries": (
+        installation.cache,
+        _old_libraries,
+        "holds 2 libraries for other versions, 160 MiB",
+        "-exec rm -r",
+    ),
     "a cache of another's": (installation.cache, _closed_cache, "cannot be written", "set TORCHDEVICE_CACHE_DIR"),
     "a full disk": (installation.cache, _full_disk, "has 3 MiB left", "make room"),
     "an old shim": (installation.shim, _old_shim, "torchdevice-cuda-shim 0.0.1 is beside", f"shim=={OURS}"),
@@ -248,6 +253,16 @@ def test_a_wheel_that_fits_needs_no_compiler(tmp_path: Path, monkeypatch: Patch)
     assert inventory.others() == []
     with pytest.raises(NotHereError, match="none is needed"):
         installation.compiler()
+
+
+def test_the_advice_removes_old_libraries_only(tmp_path: Path, monkeypatch: Patch) -> None:
+    _old_libraries(tmp_path, monkeypatch)
+    folder = tmp_path / "cache"
+    kept = [build.whereabouts(kind).path.parent for kind in build.KINDS] + [folder / "kernels", folder / "bin"]
+    for path in kept:
+        path.mkdir()
+    subprocess.run(inventory.write_removal(), shell=True, check=True)
+    assert sorted(folder.iterdir()) == sorted(kept)
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,25 @@ def test_a_cell_in_a_notebook(tmp_path: Path) -> None:
     assert "ipykernel" not in html + plain
 
 
+def in_a_kernel_that_displays() -> str:
+    """Return the report of a session whose second cell shows a tensor."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    cells = ["%load_ext torchdevice_cuda\nimport torch", "torch.ones(3).cuda()", "%torchdevice_report"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+    os.environ["TORCHDEVICE_DRIVER"] = "virtual"
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    return str(notebook.cells[-1].outputs[-1]["data"]["text/plain"])
+
+
+def test_the_display_of_a_tensor_counts_for_its_cell() -> None:
+    for needed in ("nbclient", "nbformat", "ipykernel"):
+        pytest.importorskip(needed)
+    plain = in_child(in_a_kernel_that_displays, STOCK)
+    assert "the host waits" in plain and "In[2]:1" in plain and ".py:" not in plain
+
+
 def in_a_kernel_that_builds(folder: str) -> list[dict[str, Any]]:
     """Return the outputs of a cell that needs the device, where a compiler makes something that is none."""
     import nbformat

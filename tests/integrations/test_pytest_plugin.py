@@ -12,6 +12,7 @@ from harness import Finished, clean_environment, python, run_forked
 from native.compilers import Bench
 
 from torchdevice_cuda import children
+from torchdevice_cuda.cuda_cpp import nvcc
 from torchdevice_cuda.integrations import pytest_memory
 
 SUITE = Path(__file__).with_name("suite")
@@ -93,6 +94,22 @@ def test_errors_in_kernels_fail_tests(tmp_path: Path) -> None:
     assert re.findall(r"^FAILED \S+::(\S+)", done.out, re.M) == ["test_it[2]"], done
     assert "adds.cu:1: kernel adds: block: [1,0,0], thread: [0,0,0] Error: Race reported" in done.out
     assert done.status == 1
+
+
+def test_kernels_that_are_not_checked_are_named(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text('__global__ void k() {}\nextern "C" void run() { k<<<1, 1>>>(); }\n')
+    library = tmp_path / "libk.so"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delenv("TORCHDEVICE_SANITIZE", raising=False)
+        assert nvcc.main(["-shared", "-Xcompiler", "-fPIC", str(tmp_path / "k.cu"), "-o", str(library)]) == 0
+    case = tmp_path / "test_it.py"
+    case.write_text(f"import ctypes\ndef test_it():\n    k = ctypes.CDLL({str(library)!r})\n    k.run(); k.run()\n")
+    options = (*NAMED, "--torchdevice", "--torchdevice-driver", "cpu", "--torchdevice-sanitize", "memcheck")
+    done = python("-m", "pytest", *options, "-c", "/dev/null", case, check=False)
+    assert done.out.count(f"the kernels of {library} are not checked: compile it with TORCHDEVICE_SANITIZE") == 1
+    assert "1 passed, 1 warning in" in done.out and done.status == 0
+    strict = python("-m", "pytest", *options, "-W", "error", "-c", "/dev/null", case, check=False)
+    assert "1 failed in" in strict.out, strict
 
 
 @pytest.mark.mps

@@ -53,7 +53,7 @@ def test_operands_of_both_languages_are_numbered(text: str, mark: str, expected:
         ("ld.global.u32 $0, [$3+$1];", "a sum of registers"),
         ("shfl.sync.idx.b32 $0, $1, 0, 31, -1;", "shfl.sync.idx.b32, which needs the threads of CUDA C++"),
         ("mov.b32 $0, {$1, $2, $2};", "3 parts of .b32"),
-        ("vadd.s32.s32.s32 $0, $1.h0, $2;", "the part .h0 of an operand of the PTX instruction vadd.s32.s32.s32"),
+        ("add.s32 $0, $1.h0, $2;", "3 operands with the parts .h0, of the PTX instruction add.s32"),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(text: str, words: str) -> None:

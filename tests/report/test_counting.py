@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import operator
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,11 @@ import torch
 from harness import CPU, MPS_FAITHFUL, VIRTUAL, ChildConfig, in_child, outcome, run_forked
 
 import torchdevice_cuda
+from torchdevice_cuda.report.builds import BuildTime
 from torchdevice_cuda.report.counters import MOST_ROWS, OTHER_SITES, Counters
-from torchdevice_cuda.report.graphics import timeline
+from torchdevice_cuda.report.document import Document, Process, Site, Span, Timeline, Work
+from torchdevice_cuda.report.graphics import bar, timeline
+from torchdevice_cuda.report.page import cells
 from torchdevice_cuda.report.verdict import verdict
 from torchdevice_cuda.shadow import absent
 
@@ -21,6 +26,7 @@ from .reading import counts, read
 
 CUDA = ChildConfig("cuda faithful", {"driver": "cuda", "policy": "faithful"})
 CUDA_ACCELERATED = ChildConfig("cuda accelerate", {"driver": "cuda", "policy": "accelerate"})
+SPAN = Span("kernel", 0, 0, "aten::mm", Site("a.py", 1), 0.0, 5.0, 5.0, 1, 0, False)
 #: What a report calls the GPU.
 GPU = {"cpu": "cpu", "virtual": "cuda:0", "cuda": "cuda:0", "mps": "cuda:0 (mps:0)"}
 FAITHFUL = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU, VIRTUAL, MPS_FAITHFUL, CUDA)]
@@ -287,14 +293,48 @@ def test_a_report_is_bounded() -> None:
     assert found[0] == (2 * MOST_ROWS, "cuda", "cpu", OTHER_SITES)
 
 
-def compile_for_a_while() -> None:
+def compute_around_a_build() -> None:
     from torchdevice_cuda.report.builds import build_time
 
-    build_time.seconds += 23.5
+    x = torch.ones(8, device="cuda")
+    x.add(1)
+    with build_time.measure():
+        time.sleep(2.0)
+    x.mul(2)
 
 
-def test_time_of_builds_is_named(tmp_path: Path) -> None:
+def test_builds_are_left_out_of_the_clock(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    in_child(compile_for_a_while, CPU.with_settings(report=str(file)))
-    (note,) = [note for note in read(file).notes if "compiling" in note]
-    assert note.startswith("23.50 s of the time went into compiling")
+    in_child(compute_around_a_build, VIRTUAL.with_settings(report=str(file)))
+    report = read(file)
+    assert "Compiling the virtual GPU took another 2 s, once; all times leave them out." in report.notes
+    last = report.timelines[0].spans[-1]
+    assert last.name == "aten::mul" and last.start / 1e6 < report.seconds < 2
+    assert report.memory[0].curve[-1][0] < 2
+
+
+def test_periods_of_builds_are_joined() -> None:
+    builds = BuildTime()
+    for began, ended in ((10.0, 12.0), (20.0, 25.0), (11.0, 14.0)):
+        builds.add(began, ended)
+    assert builds.between(0, 100) == 9
+    assert builds.between(13, 21) == 2
+
+
+def test_children_begin_earlier_by_builds_of_the_first_process() -> None:
+    builds, now = BuildTime(), time.time()
+    builds.add(time.monotonic() - 60, time.monotonic() - 40)
+    child = Document("virtual", "", "", "", 1.0, (Process(2, "rank", started=now - 30),), sees_device=True)
+    (shifted,) = builds.shift(child, since=now - 70).processes
+    assert shifted.started == pytest.approx(now - 50, abs=0.1)
+
+
+def test_predicted_times_are_no_part_of_this_machines() -> None:
+    work = (Work("kernel", "aten::mm", Site("a.py", 1), 3, 0.3), Work("kernel", "aten::add", Site("a.py", 2), 1, 0.1))
+    document = Document("virtual", "", "", "", 2.0, (Process(2, "a.py", seconds=2.0),), sees_device=True, work=work)
+    assert [part.share for part in bar(document)] == [15, 5, 80]
+    assert "in 400.00 ms of the program's 2.00 s" in verdict(document).text
+    predicted = dataclasses.replace(document, predicted=True)
+    assert [part.share for part in bar(predicted)] == [75, 25]
+    assert "in a predicted 400.00 ms; the program took 2.00 s here" in verdict(predicted).text
+    assert "Times are predictions." in cells(dataclasses.replace(predicted, timelines=(Timeline(2, (SPAN,)),)))

@@ -106,6 +106,24 @@ def test_an_external_stream_shares_the_timeline() -> None:
     stream.synchronize()
 
 
+@child(VIRTUAL, CPU, MPS_FAITHFUL)
+def test_an_external_stream_of_handle_0_is_the_default_one_since_2_13() -> None:
+    pooled = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
+    assert (torch.cuda.ExternalStream(0) != torch.cuda.default_stream()) == pooled
+
+
+@child(VIRTUAL, CPU, MPS_FAITHFUL)
+@pytest.mark.parametrize("index", [-2, 1, 128])
+def test_a_stream_by_ids_of_no_gpu_is_refused_when_it_is_used(index: int) -> None:
+    stream = torch.cuda.Stream(stream_id=3, device_index=index, device_type=1)
+    with pytest.raises(RuntimeError, match=f"Device index value -?{abs(index)} is out of index range"):
+        stream.cuda_stream  # noqa: B018
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        stream.query()
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        torch.cuda.current_stream().wait_stream(stream)
+
+
 @child(CPU)
 def test_a_stream_gives_its_handle_to_other_libraries() -> None:
     stream = torch.cuda.Stream()

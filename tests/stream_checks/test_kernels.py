@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import ChildConfig, child
+from harness import VIRTUAL, ChildConfig, child
 
 if TYPE_CHECKING:
     import torch
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CHECKED = ChildConfig("virtual checked", {"driver": "virtual", "check_streams": "error", "devices": 2})
 BOTH = CHECKED.with_settings(streams=0)
+ORDERED = VIRTUAL.with_settings(streams=0)
 SIZE = 4096
 SOURCE = """
 extern "C" __global__ void twice(const float* x, float* y, int from, int n) {
@@ -220,3 +221,30 @@ def test_streams_within_a_graph_with_kernels(language: str, waits: bool) -> None
     graph.replay()
     torch.cuda.synchronize()
     assert y.sum().item() == 6 * SIZE
+
+
+@child(ORDERED)
+@LANGUAGES
+@pytest.mark.parametrize("waits", [True, False])
+def test_orders_of_a_graph_with_kernels_and_another_stream(language: str, waits: bool) -> None:
+    """Without the detector, other results show the race."""
+    import torch
+
+    import torchdevice_cuda
+
+    kernel = find_kernel(language)
+    native = torchdevice_cuda.driver().native
+    assert native is not None
+    found = set()
+    for seed in range(12):
+        native.start_deferral(seed)
+        x, y, side = begin()
+        graph = capture(kernel, x, y)
+        with torch.cuda.stream(side):
+            x.fill_(3)
+        if waits:
+            torch.cuda.current_stream().wait_stream(side)
+        graph.replay()
+        found.add(y.sum().item())
+        torch.cuda.synchronize()
+    assert found == ({6 * SIZE} if waits else {2 * SIZE, 6 * SIZE})

@@ -1,6 +1,6 @@
 """Training steps of whole programs on the virtual GPU beside the same on the CPU, in turns.
 
-    python tools/bench/workloads.py [--json] [--threads 1] [--only lstm,unet,loader]
+    python tools/bench/workloads.py [--json] [--threads 1] [--only lstm,unet,...]
 
 ResNet-18 and a transformer are in ``virtual.py``, DDP is in ``collectives.py``.
 """
@@ -35,11 +35,11 @@ def training(model: nn.Module, loss: Callable[[nn.Module], torch.Tensor]) -> Ste
 class Tagger(nn.Module):
     """Words in, tags out."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: int = 512, size: int = 128, tags: int = 16) -> None:
         super().__init__()
-        self.words = nn.Embedding(512, 64)
-        self.cells = nn.LSTM(64, 128, num_layers=2, batch_first=True)
-        self.head = nn.Linear(128, 16)
+        self.words = nn.Embedding(words, size // 2)
+        self.cells = nn.LSTM(size // 2, size, num_layers=2, batch_first=True)
+        self.head = nn.Linear(size, tags)
 
     def forward(self, text: torch.Tensor) -> torch.Tensor:
         return self.head(self.cells(self.words(text))[0])
@@ -108,11 +108,114 @@ def loader(device: str) -> Step:
     return epoch
 
 
+def language_model(device: str, length: int = 35, batch: int = 20) -> tuple[nn.Module, torch.Tensor]:
+    """Return an LSTM that predicts words, and text for it."""
+    torch.manual_seed(0)
+    model = Tagger(words=2000, size=200, tags=2000).to(device)
+    return model, torch.randint(2000, (batch, length), device=device)
+
+
+def lstm_forward(device: str) -> Step:
+    """Return the language model's evaluation: no gradients."""
+    model, text = language_model(device)
+
+    @torch.no_grad()
+    def step() -> float:
+        return float(model(text).sum())
+
+    return step
+
+
+def lstm_word(device: str) -> Step:
+    """Return a step of generation: one word of one text."""
+    model, text = language_model(device, 1, 1)
+
+    @torch.no_grad()
+    def step() -> float:
+        return float(model(text).argmax())
+
+    return step
+
+
+def lstm_sample(device: str) -> Step:
+    """Return a training step with a batch of one."""
+    model, text = language_model(device, 8, 1)
+    return training(model, lambda model: nn.functional.cross_entropy(model(text).flatten(0, 1), text.flatten()))
+
+
+class Block(nn.Module):
+    """Attention that looks back, then two layers."""
+
+    def __init__(self, size: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norms = nn.ModuleList([nn.LayerNorm(size), nn.LayerNorm(size)])
+        self.attend, self.project = nn.Linear(size, 3 * size), nn.Linear(size, size)
+        self.widen, self.narrow = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.attend(self.norms[0](x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        found = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.project(found.transpose(1, 2).flatten(2))
+        return x + self.narrow(nn.functional.gelu(self.widen(self.norms[1](x))))
+
+
+class Gpt(nn.Module):
+    """A small nanoGPT."""
+
+    def __init__(self, size: int = 128, heads: int = 4, layers: int = 4) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(512, size), nn.Embedding(64, size)
+        self.blocks = nn.Sequential(*(Block(size, heads) for _ in range(layers)))
+        self.head = nn.Linear(size, 512, bias=False)
+
+    def forward(self, text: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(text.shape[1], device=text.device)
+        return self.head(self.blocks(self.words(text) + self.places(places)))
+
+
+def gpt(device: str) -> Step:
+    """Return a training step of a small nanoGPT."""
+    torch.manual_seed(0)
+    text = torch.randint(512, (12, 64), device=device)
+    return training(
+        Gpt().to(device), lambda model: nn.functional.cross_entropy(model(text).flatten(0, 1), text.flatten())
+    )
+
+
+def mixed(make: Callable[[str], Step]) -> Callable[[str], Step]:
+    """Return the same step under autocast, with bfloat16 on both devices."""
+
+    def begin_mixed(device: str) -> Step:
+        step = make(device)
+
+        def in_mixed_precision() -> object:
+            with torch.autocast(device, dtype=torch.bfloat16):
+                return step()
+
+        return in_mixed_precision
+
+    return begin_mixed
+
+
+WORKLOADS: dict[str, Callable[[str], Step]] = {
+    "lstm": lstm,
+    "lstm forward": lstm_forward,
+    "lstm word": lstm_word,
+    "lstm sample": lstm_sample,
+    "unet": unet,
+    "unet autocast": mixed(unet),
+    "gpt": gpt,
+    "gpt autocast": mixed(gpt),
+    "loader": loader,
+}
+
+
 def main() -> None:
     """The command line."""
     options, only = begin(__doc__ or "")
     rows: list[Row] = []
-    for name, make in (("lstm", lstm), ("unet", unet), ("loader", loader)):
+    for name, make in WORKLOADS.items():
         if not only or name in only:
             cpu, virtual = steps(make, 20)
             rows.append(

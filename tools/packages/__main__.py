@@ -208,7 +208,9 @@ class Run:
             try:
                 process.wait(max(1, self._end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # its compilers, too
+                for each in (*list_descendants(process.pid), process.pid):  # ninja's are in groups of their own
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(each, signal.SIGKILL)
                 process.wait()
                 raise Failed("too slow", f"more than {self._arguments.seconds} s") from None
             output.seek(0)
@@ -217,6 +219,16 @@ class Run:
             raise Failed("crashed", f"signal {-process.returncode}: {find_reason(text)}")
         if process.returncode:
             raise Failed(otherwise, find_reason(text))
+
+
+def list_descendants(parent: int) -> list[int]:
+    """Return the processes that a process started, and those that they started."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
+    found = [parent]
+    for one in found:
+        found += [pid for pid, of in pairs if of == one]
+    return found[1:]
 
 
 def find_reason(text: str) -> str:

@@ -25,7 +25,7 @@ from harness.browser import browser, reason_for_none, shoot  # noqa: E402
 from terminals import write_page  # noqa: E402
 
 CELLS = (
-    "%load_ext torchdevice_cuda\nimport torch",
+    "%env TORCHDEVICE_GPU=t4\n%load_ext torchdevice_cuda\nimport torch",
     "model = torch.nn.Linear(512, 512).cuda()\nx = torch.randn(64, 512)",
     "%%torchdevice_report\nfor _ in range(20):\n    y = model(x.cuda()).relu()\n    total = y.sum().item()\n"
     'print("sum", total)',
@@ -45,7 +45,7 @@ def _train(folder: Path) -> Path:
 
 
 def _out_of_memory(folder: Path) -> Path:
-    return _report(folder, "short_of_memory", "--memory", "2GiB")
+    return _report(folder, "short_of_memory", "--gpu", "t4", "--memory", "2GiB")
 
 
 def _four_gpus(folder: Path) -> Path:

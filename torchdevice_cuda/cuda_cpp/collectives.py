@@ -15,8 +15,11 @@ _EXCHANGES = {
     "__match_any_sync", "__match_all_sync", "__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync",
     "__reduce_and_sync", "__reduce_or_sync", "__reduce_xor_sync",
 }  # fmt: skip
-#: Those whose threads need not say who they are.
-SHUFFLES = {"__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync"}
+#: Those whose threads need not say who they are, and where their lanes take from (``include/host_cuda/loops.h``).
+SHUFFLES = {
+    f"__shfl_{name}sync": f"::host_cuda::Shuffle{source}"
+    for name, source in (("", "Indexed"), ("up_", "Up"), ("down_", "Down"), ("xor_", "Xor"))
+}
 _GROUPS = {"cg", "cooperative_groups"}
 #: Methods of groups that exchange values; `sync` only waits.
 _CUB = {"BlockReduce": BLOCK, "WarpReduce": WARP}

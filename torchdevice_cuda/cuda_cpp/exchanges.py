@@ -189,9 +189,14 @@ class Exchanges(Regions):
         self._add_before(f"::host_cuda::Shuffle hc_x{number}(hc, {masked});")
         self._add(around, call.arguments, f"hc_x{number}.give<{masked}>(hc_i, {value}); ")
         self._meet(around)
-        where = "{__builtin_FILE(), __builtin_LINE()}"
         kind = f"std::decay_t<decltype({value})>"
-        return f"hc_x{number}.{call.name[2:]}<{kind}>(hc_i, {mask}, {other}, {width[0] if width else 32}, {where})"
+        source = SHUFFLES[call.name]
+        rest = f"{mask}, {other}, {width[0] if width else 32}, {{__builtin_FILE(), __builtin_LINE()}})"
+        spans = self._on.split_arguments(call.arguments)
+        if all(self._facts.is_uniform(span) and not self._facts.finder.find(span) for span in (spans[0], *spans[2:])):
+            self._items.append(f"hc_x{number}.take_all<{source}>({rest};")
+            return f"hc_x{number}.taken<{kind}>(hc_i)"
+        return f"hc_x{number}.take<{kind}, {source}>(hc_i, {rest}"
 
     def _take_function(self, call: Call, around: Around) -> str:
         function, on = call.function, self._on

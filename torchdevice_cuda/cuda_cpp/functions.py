@@ -163,7 +163,10 @@ def write_held(on: Expressions, parameter: Parameter) -> str:
     texts = [on.text(i) for i in on.words(parameter.type)]
     if "*" not in texts:
         texts = [text for text in texts if text != "const"]
-    kind = " ".join(text for text in texts if text not in ("&", "__restrict__", "__restrict"))
+    texts = [text for text in texts if text not in ("&", "__restrict__", "__restrict")]
+    if texts[-1] == "const" and not parameter.is_reference:
+        texts.pop()  # of the pointer itself
+    kind = " ".join(texts)
     kind += "*" * parameter.is_array
     return f"{kind}*" if parameter.is_reference else kind
 

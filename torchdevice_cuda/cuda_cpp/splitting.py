@@ -106,7 +106,8 @@ class Splitter(Exchanges):
                     raise Unsplit(f"a function that waits in a return, line {self._on.tokens[escape.start].line}")
                 if not self._function.is_kernel:
                     taken = self._take_calls(value, around)
-                    text = "hc.leave(hc_i, hc_d);"
+                    # Nothing follows the last statement, which no thread has to leave.
+                    text = "" if node is self._facts.root.children[-1] else "hc.leave(hc_i, hc_d);"
                     if self._returns():
                         text = f"::host_cuda::store(hc_result[hc_i], hc_result_t({self.flat(value, taken)})); {text}"
             else:
@@ -179,7 +180,7 @@ class Splitter(Exchanges):
             if i:
                 self._add(around, (child.start, child.start), f"if (!hc_c{number}[hc_i]) hc.enter(hc_i, {inside}); ")
                 self._close()
-            self._items.append(f"if (hc.any({inside})) {{")
+            self._items.append(f"if (const ::host_cuda::Inside hc_in{{hc, {inside}}}) {{")
             self._split([child], dataclasses.replace(around, depth=around.depth + 1, is_divergent=True))
             self._close()
             self._items.append(f"hc.move({inside}, {self._level(around.depth)}); }}")

@@ -21,7 +21,7 @@ class Sanitizer:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
-        """Fail the test."""
+        """Fail the test; warn of kernels that are not checked: pytest hides what their C++ says of it."""
         from ..sanitizer import findings
 
         findings.take()  # of fixtures that more tests use
@@ -29,3 +29,9 @@ class Sanitizer:
         errors = [str(finding) for finding in findings.take() if finding.level == findings.ERROR]
         if errors and outcome.excinfo is None:
             outcome.force_exception(pytest.fail.Exception("\n".join(errors), pytrace=False))
+        for library in findings.take_unchecked():
+            text = f"the kernels of {library} are not checked: compile it with TORCHDEVICE_SANITIZE set"
+            try:
+                item.warn(pytest.PytestWarning(f"--torchdevice-sanitize: {text} (docs/sanitize.md)"))
+            except pytest.PytestWarning as error:  # the user wants warnings to be errors
+                outcome.force_exception(error)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from .. import settings
 from ..settings import gpus, variables
-from . import failing
+from . import failing, planning
 
 NAME = failing.NAME
 SHELLS = ("bash", "zsh", "fish")
@@ -34,12 +34,12 @@ ACTIONS = (
     Action("--info", "show the chosen driver, and why"),
     Action(
         "--doctor",
-        "check this machine, with advice; prints a table and writes a file for an issue",
+        "check this machine, with advice; FILE.json gets all results, for an issue",
         "[CHECK...] [FILE.json]",
     ),
     Action("--build", "compile the driver's native parts now, all or some, and print their paths", "[PART...]"),
     Action(
-        "--cache-key", "print the key of the native parts in a cache: it changes with torch, Python and our sources"
+        "--cache-key", "print the key of the native parts in a cache; it changes with torch, Python and this package"
     ),
     Action("--scan", "find uses of CUDA in a project that will not work, without running it", "PATH..."),
     Action("--patches", "list the patches of torch for the driver, with file and reason"),
@@ -111,12 +111,14 @@ def help_text() -> str:
     groups = [(title, [row for option in settings.OPTIONS if option.group == title for row in _rows(option)])
               for title in titles]  # fmt: skip
     groups.append(("instead of running a program", list(_action_rows())))
+    plan = [(f"plan {flag} VALUE", f"{words}: {allowed}") for flag, (allowed, words) in planning.FLAGS.items()]
+    groups.append(("options of plan", plan))
     width = max(len(left) for _, rows in groups for left, _ in rows)
     shown = "\n\n".join(f"{title}:\n" + "\n".join(_lines(rows, width)) for title, rows in groups)
     of_options = _fill(option.variable for option in settings.OPTIONS)
     others = _fill(variable.name for variable in variables.VARIABLES if not variable.is_internal)
     return (
-        f"{_USAGE}\n{shown}\n\nEach option can be given as a variable instead; options win:\n{of_options}\n"
+        f"{_USAGE}\n{shown}\n\nEach setting can be given as a variable instead; options win:\n{of_options}\n"
         f"Other variables (docs/settings.md):\n{others}\n\n{_EXAMPLES}"
     )
 

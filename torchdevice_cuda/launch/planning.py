@@ -31,11 +31,11 @@ class Plan:
     html: str = ""
 
 
-#: The options, and what follows each.
+#: The options: what follows each, and the meaning.
 FLAGS = {
-    "--gpus": "names such as a100-80,h200, or all",
-    "--prices": "a TOML file of prices for an hour, such as h200 = 3.5",
-    "--html": "a path that can be written",
+    "--gpus": ("names such as a100-80,h200, or all", "GPUs to plan for; 12 usual ones without it"),
+    "--prices": ("a TOML file of prices for an hour, such as h200 = 3.5", "adds the cost of 1,000 steps"),
+    "--html": ("a path that can be written", "also writes the plan as a page"),
 }
 
 
@@ -46,7 +46,7 @@ def read_options(rest: list[str]) -> Plan:
         flag, attached, value = rest.pop(0).partition("=")
         if not attached:
             if not rest:
-                raise PlanError(f"{flag} needs a value; allowed: {FLAGS[flag]}")
+                raise PlanError(f"{flag} needs a value; allowed: {FLAGS[flag][0]}")
             value = rest.pop(0)
         setattr(plan, flag[2:], os.path.abspath(value) if flag != "--gpus" else value)
     return plan
@@ -61,7 +61,7 @@ def _read_prices(path: str) -> dict[str, float]:
     try:
         read = _compat.read_toml(Path(path))
     except (OSError, ValueError) as error:
-        raise PlanError(f"--prices={path!r} cannot be read ({error}); allowed: {FLAGS['--prices']}") from None
+        raise PlanError(f"--prices={path!r} cannot be read ({error}); allowed: {FLAGS['--prices'][0]}") from None
     prices = {}
     for name, price in read.items():
         if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < math.inf:
@@ -84,7 +84,9 @@ def _check_page(path: str) -> None:
         with open(path, "a", encoding="utf-8"):
             pass
     except OSError as error:
-        raise PlanError(f"--html={path!r} cannot be written ({error.strerror}); allowed: {FLAGS['--html']}") from None
+        raise PlanError(
+            f"--html={path!r} cannot be written ({error.strerror}); allowed: {FLAGS['--html'][0]}"
+        ) from None
 
 
 def _list_gpus(plan: Plan, prices: Mapping[str, float]) -> list[str]:

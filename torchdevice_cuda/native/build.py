@@ -318,13 +318,16 @@ def _usable(path: Path, refused: _Refused | None) -> tuple[int | None, str]:
 @contextlib.contextmanager
 def _sole_builder(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold the folder and its own lock: other folders can be built meanwhile."""
+    from ..report.builds import build_time  # what reports import is loaded when something is built only
+
     sealing.make_folder(folder)
-    lock = _acquire(folder / _LOCK, say)
-    try:
-        _sweep(folder)
-        yield
-    finally:
-        lock.release()
+    with build_time.measure():
+        lock = _acquire(folder / _LOCK, say)
+        try:
+            _sweep(folder)
+            yield
+        finally:
+            lock.release()
 
 
 def _sweep(folder: Path) -> None:

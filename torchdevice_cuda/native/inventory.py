@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,8 +37,19 @@ def part(kind: str) -> Part:
 
 def others() -> list[Path]:
     """Return cache folders with libraries that this torch, this Python and these sources do not use."""
-    ours = {build.whereabouts(kind).path.parent for kind in build.KINDS}
+    ours = _own_folders()
     return sorted(path for path in cache_dir().glob("*-*") if build.FOLDER.fullmatch(path.name) and path not in ours)
+
+
+def write_removal() -> str:
+    """Return the shell command that removes :func:`others`."""
+    kinds = " -o ".join(f"-name '{kind}-*'" for kind in build.KINDS)
+    ours = " ".join(f"! -name {folder.name}" for folder in _own_folders())
+    return f"find {shlex.quote(str(cache_dir()))} -maxdepth 1 \\( {kinds} \\) {ours} -exec rm -r {{}} +"
+
+
+def _own_folders() -> list[Path]:
+    return [build.whereabouts(kind).path.parent for kind in build.KINDS]
 
 
 def size(folder: Path) -> int:

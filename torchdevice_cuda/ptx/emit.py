@@ -9,6 +9,7 @@ from typing import Protocol
 
 from . import table
 from .parser import Address, Body, Immediate, Instruction, Operand, Refused, Register, Vector
+from .table import parts
 from .table.rows import Match, Slot
 from .types import CONTAINERS, TYPES, widen
 
@@ -147,13 +148,17 @@ class _Writer:
             if one.row.needs_thread and not self._dialect.has_threads:
                 raise Refused(f"the PTX instruction {instruction.opcode}, which needs the threads of CUDA C++,")
             return self._write_row(one, assigned)
-        raise Refused(f"{len(instruction.operands)} operands")
+        given = [one.part for one in instruction.operands if isinstance(one, Register) and one.part]
+        parts_given = f" with the parts {', '.join(f'.{part}' for part in given)}" if given else ""
+        raise Refused(f"{len(instruction.operands)} operands{parts_given}")
 
     def _write_row(self, one: Match, assigned: list[tuple[Slot, Operand | None]]) -> str:
         fields, before, behind = self._list_words(one), list[str](), list[str]()
         space = one.words.get("space", "")
         for slot, operand in assigned:
             type_, count = one.find_type(slot), one.count(slot)
+            if slot.part:
+                fields[f"{slot.name}_part"] = parts.write(slot.part, _find_part(operand))
             c_type, local = _name_type(TYPES[type_].c_type), f"ptx_{slot.name}"
             if slot.is_written:
                 is_array = bool(slot.count)
@@ -249,7 +254,12 @@ def _assign(one: Match, instruction: Instruction) -> list[tuple[Slot, Operand | 
             assigned.append((slot, None))
             continue
         assigned.append((slot, rest.pop(0)))
-    return None if rest else assigned
+    fits = all(parts.takes(slot.part, _find_part(operand)) for slot, operand in assigned)
+    return assigned if fits and not rest else None
+
+
+def _find_part(operand: Operand | None) -> str:
+    return operand.part if isinstance(operand, Register) else ""
 
 
 def _write_immediate(operand: Immediate, type_: str, c_type: str) -> str:

@@ -18,6 +18,8 @@ class Register:
 
     name: str
     is_negated: bool = False
+    #: of a video instruction's operand: ``h0``, ``b3210``
+    part: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +85,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _CONSTANTS = {"WARP_SZ": 32}
+_PART = re.compile(r"(.*)\.([bh][0-7]{1,4})")
 
 
 def number_operands(text: str, mark: str) -> str:
@@ -200,15 +203,22 @@ class _Parser:
         self._body.instructions.append(Instruction(base, tuple(words), tuple(operands), joined, guard))
 
     # -------------------------------------------------------------- operands
+    def _parse_inner(self) -> Register | Immediate:
+        """Read an operand of a vector or an address, which has no parts."""
+        inner = self._parse_atom()
+        if isinstance(inner, Register) and inner.part:
+            raise Refused(f"the part .{inner.part} of a register in a vector or an address")
+        return inner
+
     def _parse_operand(self) -> Operand:
         if self._skip("{"):
-            items = [self._parse_atom()]
+            items = [self._parse_inner()]
             while self._skip(","):
-                items.append(self._parse_atom())
+                items.append(self._parse_inner())
             self._expect("}")
             return Vector(tuple(items))
         if self._skip("["):
-            base = self._parse_atom()
+            base = self._parse_inner()
             offset = 0
             while self._text in ("+", "-"):
                 sign = -1 if self._take() == "-" else 1
@@ -238,9 +248,14 @@ class _Parser:
             raise Refused(f"{text!r} where an operand is expected")
         if text in _CONSTANTS:
             return Immediate(_CONSTANTS[text])
+        if kind == "place" and (found := _PART.fullmatch(self._text)):
+            self._at += 1
+            return Register(text, part=found[2])
         return self._name_register(text, False)
 
     def _name_register(self, name: str, is_negated: bool) -> Register:
+        if found := _PART.fullmatch(name):
+            return dataclasses.replace(self._name_register(found[1], is_negated), part=found[2])
         for scope in reversed(self._scopes):
             if name in scope:
                 return Register(scope[name], is_negated)

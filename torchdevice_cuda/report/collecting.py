@@ -71,7 +71,10 @@ class Collector:
         self._begun = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         self._started = self._taken = time.monotonic()
         self._epoch = time.time()
-        self._built = build_time.seconds
+
+    def _clock(self, when: float) -> float:
+        """Return the seconds from the start to a time of :func:`time.monotonic`, without those of builds."""
+        return when - self._started - build_time.between(self._started, when)
 
     def document(self) -> Document:
         """Return the report so far."""
@@ -84,8 +87,8 @@ class Collector:
         for each in (self._counters, departures, unsupported):
             if each is not None:
                 each.clear()
-        before, self._taken = self._taken - self._started, time.monotonic()
-        return _since(now, before)
+        last, self._taken = self._taken, time.monotonic()
+        return _since(now, self._clock(last), last - self._started)
 
     def stop(self) -> None:
         """Stop counting."""
@@ -109,13 +112,12 @@ class Collector:
         rank = os.environ.get("RANK", "")
         running = sys.modules.get("multiprocessing.process")
         name = "" if running is None else str(running.current_process().name)
-        seconds = time.monotonic() - self._started
         return Process(
             os.getpid(),
             shlex.join(sys.argv) or "python",
             "" if name == "MainProcess" else name,
             int(rank) if rank.isdigit() else None,
-            round(seconds, 3),
+            round(self._clock(time.monotonic()), 6),
             state,
             round(self._epoch, 6),
         )
@@ -123,7 +125,7 @@ class Collector:
     def _now(self, clear: bool) -> Document:
         about, process = self._about, self.process()
         counted = self._device_counts(clear)
-        notes = tuple(note for note in (about.unseen, about.predicted, build_time.note(self._built)) if note)
+        notes = tuple(note for note in (about.unseen, about.predicted, build_time.note(self._started)) if note)
         if self._counters is None:
             notes += ("Device requests are not counted: torchdevice_cuda was active before a report was asked for.",)
         return Document(
@@ -134,6 +136,7 @@ class Collector:
             seconds=process.seconds,
             processes=(process,),
             sees_device=not about.unseen,
+            predicted=bool(about.predicted),
             notes=notes,
             requests=tuple(
                 Request(asked, given, site, count)
@@ -155,10 +158,10 @@ class Collector:
         counted = self._device.read_counts(clear)
         sites = dict(enumerate(Site(*row) for row in counted["sites"])) | _NO_LINES
         # The device's clock is not Python's: read both now.
-        offset = time.monotonic() - self._started - counted["now_ns"] / 1e9
+        offset = time.monotonic() - counted["now_ns"] / 1e9
 
         def when(ns: int) -> float:
-            return round(float(ns / 1e9 + offset), 4)
+            return round(self._clock(ns / 1e9 + offset), 4)
 
         def holders(held: list[tuple[int, int]]) -> tuple[Holder, ...]:
             return tuple(Holder(sites[site], size) for site, size in sorted(held, key=lambda h: -h[1]))
@@ -181,10 +184,10 @@ class Collector:
             for one in counted["memory"]
         )
         rows = (
-            [*row[:4], sites[row[4]], _micro(row[5] + offset * 1e9), _micro(row[6]), _micro(row[7]), *row[8:]]
+            [*row[:4], sites[row[4]], self._clock(row[5] / 1e9 + offset), row[6] / 1e9, row[7] / 1e9, *row[8:]]
             for row in counted["spans"]
         )
-        spans = tuple(Span(*row) for row in rows)
+        spans = tuple(Span(*row[:5], *(round(1e6 * seconds, 1) for seconds in row[5:8]), *row[8:]) for row in rows)
         shortages = tuple(
             Shortage(
                 process=pid,
@@ -210,13 +213,8 @@ def _read_finding(row: dict[str, Any], when: Callable[[int], float] | None = Non
     return Finding(**{**row, **about})
 
 
-def _micro(ns: float) -> float:
-    """Return nanoseconds in microseconds."""
-    return round(ns / 1e3, 1)
-
-
-def _since(document: Document, seconds: float) -> Document:
-    """Return the report of a period that began this much later, on its own clock."""
+def _since(document: Document, seconds: float, elapsed: float) -> Document:
+    """Return the report of a period that began this much later, on its own clock; ``elapsed`` includes builds."""
     memory = tuple(
         dataclasses.replace(
             one,
@@ -238,13 +236,13 @@ def _since(document: Document, seconds: float) -> Document:
         )
         for one in document.findings
     )
-    begun = datetime.datetime.fromisoformat(document.begun) + datetime.timedelta(seconds=seconds)
+    begun = datetime.datetime.fromisoformat(document.begun) + datetime.timedelta(seconds=elapsed)
     return dataclasses.replace(
         document,
         begun=begun.isoformat(timespec="seconds"),
         seconds=document.seconds - seconds,
         processes=tuple(
-            dataclasses.replace(each, seconds=each.seconds - seconds, started=each.started + seconds)
+            dataclasses.replace(each, seconds=each.seconds - seconds, started=each.started + elapsed)
             for each in document.processes
         ),
         memory=memory,

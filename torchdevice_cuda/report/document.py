@@ -257,6 +257,8 @@ class Document:
     timelines: tuple[Timeline, ...] = ()
     shortages: tuple[Shortage, ...] = ()
     findings: tuple[Finding, ...] = ()
+    #: whether the GPU's times are predictions, of ``--clock gpu``
+    predicted: bool = False
 
     def is_empty(self) -> bool:
         """Return whether nothing was counted."""

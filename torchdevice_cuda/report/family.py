@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from .. import leftovers, trust
+from .builds import build_time
 from .document import Document, Process, from_json, merged
 
 _FOLDER = "_TORCHDEVICE_REPORT_PARTS"
@@ -78,7 +79,7 @@ class ProcessTree:
 
     def gathered(self, own: Document) -> Document:
         """Return the first process's report with those of all others, and a note on those that left none."""
-        self._collect()
+        self._collect(own.processes[0].started)
         silent = tuple(self._silent.values())
         whole = merged(own, self._parts)
         return dataclasses.replace(whole, processes=(*whole.processes, *silent)) if silent else whole
@@ -92,7 +93,7 @@ class ProcessTree:
         else:
             os.environ[_FOLDER] = self._before
 
-    def _collect(self) -> None:
+    def _collect(self, since: float) -> None:
         folder = Path(self._folder)
         try:
             with trust.open_folder(folder, folder, private=True) as directory:
@@ -104,7 +105,7 @@ class ProcessTree:
             try:
                 text = trust.read(folder / name, folder).decode()
                 if name.endswith(_PART):
-                    self._parts.append(from_json(text))
+                    self._parts.append(build_time.shift(from_json(text), since))
                 elif name.endswith(_BEGUN):
                     process = Process(**json.loads(text))
                     state = "running" if _is_alive(process.pid) else "lost"

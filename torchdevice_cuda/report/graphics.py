@@ -172,7 +172,7 @@ def charts(document: Document) -> list[Chart]:
 
 
 def _chart(one: Memory, name: str, offset: float) -> Chart:
-    share = f", {one.peak / one.total:.1%} of {size(one.total)}" if one.total else ""
+    share = f", {tables.share(one.peak, one.total)} of {size(one.total)}" if one.total else ""
     data = {
         "name": name,
         "peak": one.peak,
@@ -252,17 +252,20 @@ def bar(document: Document) -> list[Part]:
     """Return the shares of time: on the GPU by operator, and elsewhere."""
     if not document.sees_device:
         return []
-    whole = sum(process.seconds for process in document.processes) or 1e-9
     found = [
         (str(name), each.seconds) for name, each in tables.sums(tables.computed(document), lambda r: r.name).items()
     ]
     parts = found[:_PARTS]
     if found[_PARTS:]:
         parts.append((f"{len(found) - _PARTS} other operators", sum(seconds for _, seconds in found[_PARTS:])))
-    parts.append(("Python, the host, waiting", max(0.0, whole - sum(s for _, s in found))))
-    whole = max(whole, sum(seconds for _, seconds in parts))
-    last = len(parts) - 1
+    operators = len(parts)
+    if not document.predicted:  # this machine's time is another
+        rest = sum(process.seconds for process in document.processes) - sum(seconds for _, seconds in found)
+        parts.append(("Python, the host, waiting", max(0.0, rest)))
+    whole = sum(seconds for _, seconds in parts) or 1e-9
     return [
-        Part(cell(name), tables.duration(seconds), round(100 * seconds / whole, 3), 9 if number == last else number)
+        Part(
+            cell(name), tables.duration(seconds), round(100 * seconds / whole, 3), 9 if number == operators else number
+        )
         for number, (name, seconds) in enumerate(parts)
     ]

@@ -72,6 +72,7 @@ def _render(document: Document, template: str, **more: Any) -> str:
         title=tables.title(document),
         begun=cell(document.begun[:16].replace("T", " ")),
         heading=tables.heading(document),
+        clock="Times are predictions." if document.predicted else "Times are those of the CPU that computed.",
         verdict=dataclasses.replace(found, text=cell(found.text)),
         advice=_groups(advice(document)),
         stories=graphics.stories(document),

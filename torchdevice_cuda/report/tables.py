@@ -35,6 +35,11 @@ def size(count: int) -> str:
     return f"{count} B"
 
 
+def share(part: int, whole: int) -> str:
+    """Format a part of a whole for people."""
+    return "under 0.1%" if 0 < part / whole < 0.0005 else f"{part / whole:.1%}"
+
+
 #: The file that a kernel of Jupyter names for a cell, with the line.
 _CELL = re.compile(r"(.*[/\\]ipykernel_\d+[/\\](\d+)\.py)(:\d+)?$")
 #: Returns the number of the cell with a file, if it is known. Set by the IPython extension.

@@ -6,7 +6,7 @@ import dataclasses
 
 from .advice import REPEATED
 from .document import WAIT, Document
-from .tables import computed, duration, is_host_copy, shown, size
+from .tables import computed, duration, is_host_copy, share, shown, size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,9 +63,11 @@ def _seen(document: Document) -> tuple[str, str, str]:
     whole = sum(process.seconds for process in document.processes) or document.seconds
     gpus = sorted({(one.process, one.device) for one in document.memory})
     where = f"{len(gpus)} GPUs did" if len(gpus) > 1 else "The GPU did"
-    text = (
-        f"{where} {calls:,} {_plural(calls, 'call', 'calls')} in {duration(seconds)} of the program's {duration(whole)}"
-    )
+    text = f"{where} {calls:,} {_plural(calls, 'call', 'calls')} in "
+    if document.predicted:
+        text += f"a predicted {duration(seconds)}; the program took {duration(whole)} here"
+    else:
+        text += f"{duration(seconds)} of the program's {duration(whole)}"
     waits = sum(row.calls for row in document.work if row.kind == WAIT)
     copies = sum(row.calls for row in document.work if is_host_copy(row))
     repeated = sum(row.calls for row in document.work if row.kind == WAIT and row.calls >= REPEATED)
@@ -97,18 +99,18 @@ def _unseen(document: Document) -> tuple[str, str, str]:
     if not left:
         return "good", f"It ran on the {name}", f"No operator left it; {given:,} requests went there."
     calls, seconds = sum(row.count for row in left), sum(row.seconds for row in left)
-    share = f", {seconds / document.seconds:.0%} of the program's {duration(document.seconds)}" if seconds else ""
-    text = f"{calls:,} calls of {len({row.what for row in left})} kinds left it and took {duration(seconds)}{share}."
+    part = f", {seconds / document.seconds:.0%} of the program's {duration(document.seconds)}" if seconds else ""
+    text = f"{calls:,} calls of {len({row.what for row in left})} kinds left it and took {duration(seconds)}{part}."
     return "warn", f"It ran on the {name}, but not all of it", text
 
 
 def _figures(document: Document) -> tuple[Figure, ...]:
     found = [Figure("took", duration(document.seconds), "wall time of the program")]
     if document.sees_device:
-        rows = computed(document)
+        rows, clock = computed(document), "predicted" if document.predicted else "CPU"
         copies = [row for row in rows if is_host_copy(row)]
         found += [
-            Figure("on the GPU", duration(sum(row.seconds for row in rows)), "CPU time of kernels and copies"),
+            Figure("on the GPU", duration(sum(row.seconds for row in rows)), f"{clock} time of kernels and copies"),
             Figure("calls", f"{sum(row.calls for row in rows):,}", "kernels and copies"),
             Figure(
                 "copies", f"{sum(row.calls for row in copies):,}", f"{size(sum(row.bytes for row in copies))} moved"
@@ -119,8 +121,8 @@ def _figures(document: Document) -> tuple[Figure, ...]:
         ]
     if document.memory:
         most = max(document.memory, key=lambda one: one.peak)
-        share = f"{most.peak / most.total:.0%} of {size(most.total)}" if most.total else f"cuda:{most.device}"
-        found.append(Figure("peak memory", size(most.peak), share))
+        part = f"{share(most.peak, most.total)} of {size(most.total)}" if most.total else f"cuda:{most.device}"
+        found.append(Figure("peak memory", size(most.peak), part))
     if document.departures:
         found.append(
             Figure("left the GPU", f"{sum(row.count for row in document.departures):,}", "calls on MLX or the CPU")

@@ -46,6 +46,8 @@ class _Collection:
     def __init__(self) -> None:
         self.path: Path | None = None
         self.found: list[Finding] = []
+        #: libraries whose kernels were compiled without checks, as the C++ of these writes them
+        self._unchecked: list[str] = []
         #: how much of the file was read, and of the findings taken
         self._read = self._taken = 0
         self._process = 0
@@ -101,6 +103,12 @@ class _Collection:
         new, self._taken = self.found[self._taken :], len(self.found)
         return new
 
+    def take_unchecked(self) -> list[str]:
+        """Return the libraries whose kernels are not checked, since the last call."""
+        self._read_new()
+        new, self._unchecked = self._unchecked, []
+        return new
+
     def _read_new(self) -> None:
         if self.path is None or self._process != os.getpid():  # a forked child has its parent's
             return
@@ -108,7 +116,9 @@ class _Collection:
             file.seek(self._read)
             lines = file.readlines()
             self._read = file.tell()
-        self.found += [_read_line(line) for line in lines]
+        read = [json.loads(line) for line in lines]
+        self._unchecked += [data["unchecked"] for data in read if "unchecked" in data]
+        self.found += [_read_finding(data) for data in read if "unchecked" not in data]
 
     def _end(self) -> None:
         """Count the findings; with errors, the process ends with a status that says so."""
@@ -127,8 +137,7 @@ class _Collection:
         self.stop()
 
 
-def _read_line(line: str) -> Finding:
-    data = json.loads(line)
+def _read_finding(data: dict[str, Any]) -> Finding:
     return Finding(**{**data, "block": tuple(data["block"]), "thread": tuple(data["thread"])})
 
 
@@ -147,4 +156,4 @@ def _fail() -> None:
 
 _collection = _Collection()
 start, stop, add = _collection.start, _collection.stop, _collection.add
-take, describe = _collection.take, _collection.describe
+take, describe, take_unchecked = _collection.take, _collection.describe, _collection.take_unchecked

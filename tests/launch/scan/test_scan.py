@@ -142,6 +142,20 @@ def test_kernels_are_named_in_every_format(tmp_path: Path) -> None:
     assert json.loads(command.run([str(tmp_path)], "json", chosen)[0])["kernels"] == [f"{tmp_path}/k.cu"]
 
 
+def test_a_project_without_cuda_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("import torch\n")
+    chosen = settings.load({"driver": "virtual"}, {})
+    text, status = command.run([str(tmp_path)], "text", chosen)
+    assert (text.startswith("No use of CUDA was found in 1 file ("), text.count("\n"), status) == (True, 1, 0)
+    assert "No use of CUDA was found." in command.run([str(tmp_path)], "html", chosen)[0]
+
+
+def test_triton_does_not_work_on_a_mac() -> None:
+    source = b"import triton\n\n@triton.jit\ndef kernel(): pass\n"
+    verdicts = {driver: {use.verdict.what for use in finding.uses(source, driver)} for driver in ("mps", "virtual")}
+    assert verdicts == {"mps": {UNSUPPORTED}, "virtual": {DIFFERS}}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["accelerate", "timm", "transformers"])
 def test_a_public_project_fits_ten_lines(name: str) -> None:

@@ -104,7 +104,7 @@ def cache() -> Finding:
     if size > _FEW_BYTES:
         advise(
             f"{folder} holds {len(others)} libraries for other versions, {size // _MIB} MiB",
-            "delete those folders; what is needed again is compiled again",
+            f"{inventory.write_removal()} (what is needed again is compiled again)",
         )
     return f"{folder}, {room // _MIB} MiB left on its disk"
 

@@ -19,6 +19,8 @@ _LEVELS = dict(zip(VERDICTS, ("error", "warning", "note", "none"), strict=True))
 _MOST = {UNSUPPORTED: 4, DIFFERS: 2, FALLBACK: 1}
 #: How the text calls each verdict.
 TITLES = {UNSUPPORTED: "Cannot work", DIFFERS: "Differs", FALLBACK: "Leaves the GPU"}
+#: The same of several uses.
+_PLURALS = {UNSUPPORTED: "cannot work", DIFFERS: "differ", FALLBACK: "leave the GPU", WORKS: "work"}
 
 
 class Result(NamedTuple):
@@ -93,13 +95,14 @@ def _text(result: Result) -> str:
     if unread:
         lines.append(f"Not read: {'; '.join(unread)}")
     works = count(result)[WORKS]
-    which = "all" if works == len(result.found) else "the other"
-    uses = f"{works:,} {'use' if works == 1 else 'uses'} of CUDA"
-    files = f"{result.files:,} {'file' if result.files == 1 else 'files'}"
-    lines.append(
-        f"Works on the {result.driver} driver: {which} {uses} in {files} "
-        f"({result.seconds:.1f} s). --format lines lists each finding, --html shows them."
-    )
+    files = f"{result.files:,} {'file' if result.files == 1 else 'files'} ({result.seconds:.1f} s)"
+    if result.found:
+        which = "all" if works == len(result.found) else "the other"
+        uses = f"{which} {works:,} {'use' if works == 1 else 'uses'} of CUDA in {files}"
+        more = "--format lines lists each finding, --html shows them."
+        lines.append(f"Works on the {result.driver} driver: {uses}. {more}")
+    else:
+        lines.append(f"No use of CUDA was found in {files}.")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -145,7 +148,8 @@ def _html(result: Result) -> str:
     shown = [{"group": group, "uses": [describe(file, use) for file, use in group.uses]} for group in groups(result)]
     return environment.get_template("page.html.jinja").render(
         result=result,
-        counts=count(result),
+        counts={_PLURALS[what]: number for what, number in count(result).items()},
+        titles=TITLES,
         groups=shown,
         kernels=describe_kernels(result) if result.kernels else "",
     )

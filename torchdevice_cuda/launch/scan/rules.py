@@ -73,12 +73,16 @@ RULES = (
         "kernels of CUDA C++ work on copies of the tensors, on the host's cores",
         "torch.cuda._compile_kernel('__global__ void f() {}', 'f')",
     ),
-    _rule(
+    Rule(
         "triton",
-        "triton.jit triton.autotune triton.language",
-        ELSEWHERE,
-        DIFFERS,
-        "Triton's kernels are compiled for the host's cores: the same results, another speed",
+        ("triton.jit", "triton.autotune", "triton.language"),
+        {
+            MPS: Verdict(UNSUPPORTED, "Triton has no release for macOS"),
+            **dict.fromkeys(
+                (VIRTUAL, CPU),
+                Verdict(DIFFERS, "Triton's kernels are compiled for the host's cores: the same results, another speed"),
+            ),
+        },
     ),
     _rule(
         "cuda-libraries",
@@ -92,7 +96,7 @@ RULES = (
         " ".join(hidden.REASONS),
         ELSEWHERE,
         DIFFERS,
-        "it is told that there is no CUDA, so that it takes its portable branch; --hide-from none shows it CUDA",
+        "it sees no CUDA and takes its portable branch; --hide-from none shows it CUDA",
     ),
     _rule(
         "aot",

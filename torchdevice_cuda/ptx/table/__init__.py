@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..parser import Instruction, Refused
-from . import comparisons, conversions, floats, integers, matrices, memory, threads
+from . import comparisons, conversions, floats, integers, matrices, memory, threads, video
 from .rows import Match, Row, match
 
 FAMILIES = {
@@ -14,6 +14,7 @@ FAMILIES = {
     "memory": memory.ROWS,
     "threads": threads.ROWS,
     "tensor cores": matrices.ROWS,
+    "video": video.ROWS,
 }
 _BY_BASE: dict[str, list[Row]] = {}
 for _rows in FAMILIES.values():

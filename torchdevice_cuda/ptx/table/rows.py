@@ -8,8 +8,8 @@ writes both ``ld.global.cg`` and ``ld.cg.global``. A pattern lists both:
 
 Operands are ``d=t`` (written, of the type that the pattern calls t), ``a:t`` (read), ``c?:t`` (may be left out),
 ``a:t*4`` (a vector of four), ``@a:t*n`` (the address of n elements; ``@a:t!shared`` of shared memory whatever the
-modifiers say) and ``|p?=pred`` (joined to the operand before it). Code with one operand that is written is an
-expression, other code is a statement; ``#`` stands for ``::host_ptx::``.
+modifiers say), ``a:t%part`` (with a kind of part of ``parts.py``) and ``|p?=pred`` (joined to the operand before it).
+Code with one operand that is written is an expression, other code is a statement; ``#`` stands for ``::host_ptx::``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COUNTS = {"": 1, "v2": 2, "v4": 4, "v8": 8}
 _ITEM = re.compile(r"(?P<name>\w+)(?P<many>[?*]?)(?::(?P<choices>\S+))?")
 _OPERAND = re.compile(
     r"(?P<joined>\|?)(?P<address>@?)(?P<name>\w+)(?P<optional>\??)(?P<mark>[=:])(?P<type>[\w()]+)"
-    r"(?:\*(?P<count>\w+))?(?:!(?P<space>\w+))?"
+    r"(?:\*(?P<count>\w+))?(?:!(?P<space>\w+))?(?:%(?P<part>\w+))?"
 )
 
 
@@ -42,6 +42,7 @@ class Slot:
     is_address: bool
     is_joined: bool
     space: str
+    part: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Row:
                     bool(found["address"]),
                     bool(found["joined"]),
                     found["space"] or "",
+                    found["part"] or "",
                 )
             )
         return slots

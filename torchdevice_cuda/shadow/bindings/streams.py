@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 import torch
 import torch._C
 
+from ..._compat import wraps_null_streams
 from ...drivers import active
 from ...drivers.errors import cuda_error
 from ...drivers.handles import CUDA_TYPE, EventMethods, StreamMethods
@@ -39,11 +40,14 @@ class _CudaStreamBase(StreamMethods, torch._C.Stream):
         driver = active()
         if any(given.get(name) for name in ("stream_id", "device_index", "device_type")):
             stream_id, device = given.get("stream_id", 0), given.get("device_index", 0)
-            driver.check(device)
         else:
             device = driver.current_device()
-            handle = given.get("stream_ptr", 0)
-            stream_id = driver.streams.external(device, handle) if handle else driver.streams.new(device, priority)
+            if given.get("stream_ptr"):
+                stream_id = driver.streams.external(device, given["stream_ptr"])
+            elif "stream_ptr" in given and wraps_null_streams(torch.__version__):
+                stream_id = 0
+            else:
+                stream_id = driver.streams.new(device, priority)
         return torch._C.Stream.__new__(cls, stream_id=stream_id, device_index=device, device_type=CUDA_TYPE)
 
     def __ne__(self, other: object) -> bool:
@@ -60,6 +64,7 @@ class _CudaStreamBase(StreamMethods, torch._C.Stream):
     @property
     def cuda_stream(self) -> int:
         """Return the stream's handle, as an integer; 0 is the default stream's."""
+        _in_range(self.device_index)
         return self._state().handle
 
     @property
@@ -144,12 +149,16 @@ def _valid(device: int, what: str) -> int:
     """Check a device index for the functions below, with their errors."""
     if type(device) is not int:
         raise RuntimeError(f"invalid argument to {what}")
-    count = active().device_count()
     if device == -1:
         return active().current_device()
+    _in_range(device)
+    return device
+
+
+def _in_range(device: int) -> None:
+    count = active().device_count()
     if not 0 <= device < count:
         raise RuntimeError(f"Device index value {device} is out of index range [0, {count})")
-    return device
 
 
 def _packed(stream_id: int, device: int) -> tuple[int, int, int]:

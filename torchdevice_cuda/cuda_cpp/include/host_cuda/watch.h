@@ -24,6 +24,8 @@ constexpr size_t kGuard = 0;
 #pragma GCC visibility pop
 
 #ifndef HOST_CUDA_CHECKED
+#include "host_cuda/unchecked.h"
+
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
 
@@ -49,7 +51,9 @@ struct Ours {
 inline void note_memory(const void*, size_t, int) {}
 // A launch.
 struct Checks {
-  Checks(std::vector<uint32_t>&, uint64_t) {}
+  Checks(std::vector<uint32_t>&, uint64_t) {
+    warn_if_unchecked();
+  }
   static constexpr bool is_sequential = false;
 };
 inline void forget_memory(const void*) {}

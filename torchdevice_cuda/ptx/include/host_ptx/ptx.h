@@ -5,3 +5,4 @@
 #include "host_ptx/floats.h"
 #include "host_ptx/integers.h"
 #include "host_ptx/memory.h"
+#include "host_ptx/video.h"

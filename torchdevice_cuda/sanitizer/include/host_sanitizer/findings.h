@@ -7,7 +7,7 @@
 #include <atomic>
 #include <string>
 
-#include "host_sanitizer/tools.h"
+#include "tools.h"
 
 #pragma GCC visibility push(hidden)
 namespace host_sanitizer {
@@ -38,10 +38,17 @@ inline void add_quoted(std::string& to, const char* text) {
   }
   to += '"';
 }
-// A line of JSON, which sanitizer/findings.py reads.
-inline void write_to_file(const Finding& found) {
+// Append to the file that sanitizer/findings.py reads, if there is one.
+inline void append(const std::string& line) {
   const char* const path = getenv("TORCHDEVICE_SANITIZE_FILE");
   if (!path || !*path) return;
+  const int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file < 0) return;
+  if (write(file, line.data(), line.size()) < 0) perror(path);
+  close(file);
+}
+// A line of JSON.
+inline void write_to_file(const Finding& found) {
   const auto add_place = [](std::string& line, const char* key, const unsigned (&place)[3]) {
     char text[80];
     snprintf(text, sizeof text, ", \"%s\": [%u, %u, %u]", key, place[0], place[1], place[2]);
@@ -59,10 +66,7 @@ inline void write_to_file(const Finding& found) {
   line += ", \"text\": ";
   add_quoted(line, found.text);
   line += "}\n";
-  const int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (file < 0) return;
-  if (write(file, line.data(), line.size()) < 0) perror(path);
-  close(file);
+  append(line);
 }
 // `says`: whether the line on standard error is still to be written.
 inline void report(const Finding& found, bool says = true) {
