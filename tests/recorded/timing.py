@@ -273,8 +273,10 @@ def list_work(call: Call) -> list[list[Any]]:
     return list(calls.values())
 
 
-def measure(make: Callable[[], Call]) -> dict[str, Any]:
-    """Return a case's times."""
+def measure(
+    make: Callable[[], Call], train_us: float = 20_000, list_work: Callable[[Call], list[Any]] = list_work
+) -> dict[str, Any]:
+    """Return a case's times; a train of calls takes about `train_us`."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.manual_seed(0)
     torch.cuda.empty_cache()
@@ -284,7 +286,7 @@ def measure(make: Callable[[], Call]) -> dict[str, Any]:
     call()
     peak = torch.cuda.max_memory_allocated()
     us, _ = time_calls(call, 3)
-    calls = max(3, min(200, int(20_000 / max(us, 1))))
+    calls = max(3, min(200, int(train_us / max(us, 1))))
     trains = [time_calls(call, calls) for _ in range(3)]
     walls = []
     for _ in range(3):
@@ -302,14 +304,14 @@ def measure(make: Callable[[], Call]) -> dict[str, Any]:
     }
 
 
-def measure_in_tf32(make: Callable[[], Call]) -> dict[str, Any]:
-    """Measure with TF32 products."""
+def in_tf32(make: Callable[[], Call]) -> Callable[[], Call]:
+    """Make the call with TF32 products."""
 
     def make_in_tf32() -> Call:
         torch.backends.cuda.matmul.allow_tf32 = True
         return make()
 
-    return measure(make_in_tf32)
+    return make_in_tf32
 
 
 def make(name: str) -> Call:
@@ -319,4 +321,4 @@ def make(name: str) -> Call:
 
 def list_cases() -> dict[str, Callable[[], Any]]:
     """Return the cases by name."""
-    return {name: partial(measure_in_tf32 if " tf32 " in name else measure, make) for name, make in list_calls()}
+    return {name: partial(measure, in_tf32(make) if " tf32 " in name else make) for name, make in list_calls()}

@@ -182,3 +182,11 @@ torchdevice_cuda.deactivate()
 print("WORLD_SIZE" in os.environ, distributed_c10d.rendezvous.__module__, dist.ProcessGroupGloo.__name__)
 """
     assert python("-c", code).out.split() == ["False", "torch.distributed.rendezvous", "ProcessGroupGloo"]
+
+
+def test_products_take_longer_beside_a_collective() -> None:
+    found = run("beside", "8")
+    # 24 of 132 multiprocessors: 1.45 times as long, recorded 1.46.
+    assert found["before"] == pytest.approx(1.4545 * found["alone"], rel=0.02)
+    # What is queued already takes longer by the mean of what ran before.
+    assert 1.25 < found["after"] / found["alone"] < 1.46

@@ -46,6 +46,37 @@ def ddp() -> dict[str, Any]:
     }
 
 
+def beside() -> dict[str, Any]:
+    """Products and additions while a collective runs, which is issued before or after them."""
+    x = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    large = torch.empty(1 << 31, device="cuda", dtype=torch.bfloat16)
+    side = torch.cuda.Stream()
+
+    def reduce() -> None:
+        with torch.cuda.stream(side):
+            dist.all_reduce(large, async_op=True)
+
+    def multiply() -> None:
+        for _ in range(4):
+            x @ x
+
+    def both(*calls: Any) -> float:
+        torch.cuda.synchronize()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        for stream in (torch.cuda.current_stream(), side):
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(int(60 * 1.5e9))
+        start.record()
+        for call in calls:
+            call()
+        end.record()
+        torch.cuda.synchronize()
+        return float(start.elapsed_time(end))
+
+    both(multiply, reduce)
+    return {"alone": both(multiply), "before": both(reduce, multiply), "after": both(multiply, reduce)}
+
+
 def fsdp() -> dict[str, Any]:
     from torch.distributed.fsdp import fully_shard
 

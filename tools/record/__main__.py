@@ -37,6 +37,7 @@ def parse_arguments() -> argparse.Namespace:
     commands.add_parser("list")
     record = commands.add_parser("record")
     record.add_argument("--to", type=Path, help="instead of the record in tests/data")
+    record.add_argument("--resume", type=Path, help="a record whose answers are taken over")
     record.add_argument("--seconds", type=float, default=3600.0, help="seconds in all; what is known by then is kept")
     compare = commands.add_parser("compare")
     compare.add_argument("--driver", required=True, choices=PLACES, nargs="+")
@@ -125,7 +126,9 @@ def record_set(cases: CaseSet, options: argparse.Namespace) -> int:
         raise SystemExit(f"this is no GPU, but {about['gpu']}: name another file with --to")
     place, file = PLACES["cuda"], options.to or cases.record
     names = choose_cases(running.list_names(cases, place), options.only, options.every)
-    end, answers, failed = time.monotonic() + options.seconds, {}, 0
+    end, failed = time.monotonic() + options.seconds, 0
+    answers = store.read_answers(options.resume) if options.resume else {}
+    names = [name for name in names if name not in answers]
     for name, found, seconds in running.run_at(cases, place, names, jobs=options.jobs, patience=options.patience):
         print(f"{seconds:7.2f} {name}", flush=True)
         if running.is_failure(found):
@@ -137,9 +140,9 @@ def record_set(cases: CaseSet, options: argparse.Namespace) -> int:
             print("stopped", flush=True)
             break
     store.write_file(file, about, dict(sorted(answers.items())))
-    print(f"{file}: {len(answers)} of {len(names)}, {failed} failed", flush=True)
+    print(f"{file}: {len(answers)} answers, {failed} failed", flush=True)
     sys.stdout.flush()
-    os._exit(int(failed > 0 or len(answers) < len(names)))
+    os._exit(int(failed > 0 or not answers.keys() >= set(names)))
 
 
 def choose_place(cases: CaseSet, driver: str) -> Place:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import re
 import statistics
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,6 +39,8 @@ def leave_one_out(rates: Rates) -> dict[Call, tuple[float, Observed]]:
     """Predict each call from the residuals of the others."""
     fitted, found = read_efficiency(), {}
     for key, samples in group(list_observed()).items():
+        if key not in fitted or len(fitted[key]["residuals"]) != len(samples):
+            raise SystemExit(f"{key}: the recordings have changed; python tools/timing fit")
         rows = fitted[key]["residuals"]
         for i, (work, observed) in enumerate(samples):
             others: Fitted = {**fitted[key], "residuals": rows[:i] + rows[i + 1 :]}
@@ -101,7 +104,8 @@ def main() -> None:
     """Run a command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], prog="python tools/timing")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("fit")
+    fitting = commands.add_parser("fit")
+    fitting.add_argument("--only", default="", metavar="PATTERN", help="keys whose coefficients are sought anew")
     errors = commands.add_parser("errors")
     errors.add_argument("--refit", type=int, default=0, metavar="PARTS")
     published = commands.add_parser("published")
@@ -114,9 +118,13 @@ def main() -> None:
         return
     rates = Rates.of(gpus.find(GPU))
     if arguments.command == "fit":
-        from timing.fitting import fit
+        from timing.fitting import fit, fit_samples
 
-        fitted = fit(list_observed(), rates)
+        groups, known = group(list_observed()), read_efficiency()
+        chosen = {key: rows for key, rows in groups.items() if key not in known or re.search(arguments.only, key)}
+        others = groups.keys() - chosen.keys()
+        fitted = {key: fit_samples(groups[key], rates, known[key]["coefficients"]) for key in others}
+        fitted = dict(sorted({**fitted, **fit(chosen, rates)}.items()))
         rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(fitted[key])}" for key in fitted)
         made = json.dumps("python tools/timing fit")
         EFFICIENCY.write_text(f'{{"made by": {made}, "keys": {{\n{rows}\n}}}}\n', "utf-8")

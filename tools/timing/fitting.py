@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import itertools
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from scipy.optimize import minimize
 
-from timing.recorded import Observed, Samples, group
+from timing.recorded import Samples
 from torchdevice_cuda.rehearsal.model import DEFAULTS, Rates, list_coefficients, place, time_work
 from torchdevice_cuda.rehearsal.prediction import Fitted
 
@@ -53,12 +55,17 @@ def list_residuals(samples: Samples, rates: Rates, coefficients: dict[str, float
     return [[*place(work), round(math.log(each.ns / time_work(work, rates, c)), 3)] for work, each in samples]
 
 
-def fit_samples(samples: Samples, rates: Rates) -> Fitted:
-    """Fit the coefficients of a key, and list the residuals."""
-    coefficients = fit_one(samples, rates)
+#: The most samples by which coefficients are sought.
+_ENOUGH = 60
+
+
+def fit_samples(samples: Samples, rates: Rates, coefficients: dict[str, float] | None = None) -> Fitted:
+    """Fit the coefficients of a key unless they are given, and list the residuals."""
+    coefficients = coefficients or fit_one(samples[:: -(-len(samples) // _ENOUGH)], rates)
     return {"coefficients": coefficients, "residuals": list_residuals(samples, rates, coefficients)}
 
 
-def fit(observed: Iterable[Observed], rates: Rates) -> dict[str, Fitted]:
-    """Fit every key that has recordings."""
-    return {key: fit_samples(samples, rates) for key, samples in sorted(group(observed).items())}
+def fit(groups: Mapping[str, Samples], rates: Rates) -> dict[str, Fitted]:
+    """Fit these keys, on every processor."""
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        return dict(zip(groups, pool.map(fit_samples, groups.values(), itertools.repeat(rates)), strict=True))

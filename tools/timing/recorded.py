@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchdevice_cuda.rehearsal.calls import Call, Shape
+from timing.layouts import list_kernels
+from torchdevice_cuda.rehearsal.calls import Call, Shape, list_strides
 from torchdevice_cuda.rehearsal.families import find_cost
 from torchdevice_cuda.rehearsal.prediction import key_of
 from torchdevice_cuda.rehearsal.work import Work
@@ -54,8 +55,6 @@ def _read_scalar(text: str) -> Any:
 def _read_call(case: str, name: str, shapes: list[Any], types: list[str], scalars: list[str]) -> Call:
     arguments: list[Any] = []
     words = case.split()
-    if words[0] in ("sort", "fft", "svd", "eigh") and name in ("aten::copy_", "aten::add"):
-        raise _UnknownError  # of transposed memory
     for shape, kind, scalar in zip(shapes, types, scalars, strict=True):
         if kind == "TensorList":
             # A profile has no shapes of lists; the case's name has.
@@ -71,11 +70,34 @@ def _read_call(case: str, name: str, shapes: list[Any], types: list[str], scalar
         elif kind in ("Scalar", "ScalarList", "") or (not shape and scalar != "None"):
             arguments.append(_read_scalar(scalar))
         else:
-            arguments.append(Shape(tuple(shape), kind, is_channels_last="nhwc" in words and len(shape) == 4))
-    if case.startswith(("transpose copy", "nhwc")) and name == "aten::copy_":
-        arguments[1] = dataclasses.replace(arguments[1], is_channels_last=not arguments[0].is_channels_last)
+            arguments.append(Shape(tuple(shape), kind, _channels_last(shape) if "nhwc" in words else ()))
+    if name == "aten::copy_" and words[0] not in ("h2d", "d2h"):
+        arguments[:2] = _lay_out(words, *arguments[:2])
+    if name == "aten::gather":  # of whole rows, all of them
+        arguments[2] = dataclasses.replace(arguments[2], strides=(1, 0))
     # Convolutions round to TF32 unless told otherwise.
     return Call(name.removeprefix("aten::"), tuple(arguments), "tf32" in words or "conv" in name)
+
+
+def _channels_last(sizes: Sequence[int]) -> tuple[int, ...]:
+    return list_strides(sizes, (1, 3, 2, 0)) if len(sizes) == 4 else ()
+
+
+def _lay_out(words: list[str], target: Shape, source: Shape) -> tuple[Shape, Shape]:
+    """Return the arguments of a case's copy with its layouts, which a profile does not have."""
+    if words[0] == "transpose":
+        source = dataclasses.replace(source, strides=list_strides(source.sizes, (0, 1)))
+    elif words[0] == "nhwc":
+        target, source = (dataclasses.replace(each, strides=()) for each in (target, source))
+        target = dataclasses.replace(target, strides=_channels_last(target.sizes))
+    elif words[0] == "pixel_shuffle":  # `(b, c, h, 2, w, 2)` of memory in the order `(b, c, 2, 2, h, w)`
+        source = dataclasses.replace(source, strides=list_strides(source.sizes, (4, 2, 5, 3, 1, 0)))
+    elif words[0] == "pad":
+        rows = [size + 2 * (i > 1) for i, size in enumerate(target.sizes)]
+        target = dataclasses.replace(target, strides=list_strides(rows, (3, 2, 1, 0)))
+    elif words[0] not in ("copy_", "to"):
+        raise _UnknownError  # of memory that is often transposed
+    return target, source
 
 
 def _mark_host(case: str, call: Call, kernel: str) -> Call:
@@ -87,12 +109,23 @@ def _mark_host(case: str, call: Call, kernel: str) -> Call:
     return dataclasses.replace(call, arguments=tuple(arguments))
 
 
+#: Operators of which a profile lists parts only: those with layouts are whole.
+_PARTS = frozenset(("", "nll_loss_backward", "embedding_dense_backward", "_linalg_solve_ex", "linalg_solve_triangular"))
+
+
 def list_observed() -> Iterator[Observed]:
-    """Return every call of every case, kernels of one call added up."""
+    """Return every call of every case, kernels of one call added up; a case with layouts replaces one without."""
+    replaced = set()
+    for case, kernels in list_kernels():
+        replaced.add(case)
+        if kernels.call.tensors:
+            yield Observed(case, kernels.call, kernels.ns, kernels.launches, kernels.calls)
     for case, answer in read_answers().items():
+        if case in replaced:
+            continue
         groups: dict[str, list[Any]] = collections.defaultdict(list)
         for entry in answer["work"]:
-            if entry[0]:
+            if entry[0].removeprefix("aten::") not in _PARTS:
                 groups[repr(entry[:4])].append(entry)
         for entries in groups.values():
             # A call over lists launches several kernels.
@@ -121,11 +154,5 @@ def group(observed: Iterable[Observed]) -> dict[str, list[tuple[Work, Observed]]
     for each in observed:
         work = find_cost(each.call)
         groups[key_of(work)].append((work, each))
-    return {key: _choose(key, samples) for key, samples in groups.items()}
-
-
-def _choose(key: str, samples: list[tuple[Work, Observed]]) -> list[tuple[Work, Observed]]:
-    """Keep one sample of equal calls; of copies only those whose layout is known, which steps do not say."""
-    if key.startswith(("copy_", "copy to another layout")):
-        samples = [(work, each) for work, each in samples if " step " not in each.case] or samples
-    return list({each.call: (work, each) for work, each in samples}.values())
+    # One sample of equal calls.
+    return {key: list({each.call: (work, each) for work, each in rows}.values()) for key, rows in groups.items()}

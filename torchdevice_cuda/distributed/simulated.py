@@ -139,7 +139,7 @@ class SimulatedGroup:
         with torch.cuda.stream(stream):
             if kinds:
                 name = f"nccl:{'+'.join(kinds)}"
-                self.native.add_work(name, device.index, round(ns), time.perf_counter_ns() - began)
+                self.native.add_work(name, device.index, round(ns), time.perf_counter_ns() - began, True)
             if _callback_work is not None and links.ALL_REDUCE not in kinds:
                 # A future would record the waiting streams in the allocator, which NCCL's work does not.
                 return _callback_work(_Waiting(stream.record_event(), outputs))

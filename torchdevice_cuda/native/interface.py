@@ -327,7 +327,10 @@ class Native(NativeMemory, Device, Protocol):
 
     # -------------------------------------------------------------------- clock
     def start_clock(self, predict: Any, report: Callable[[str], None], launch_ns: int, gap_ns: int) -> None:
-        """Keep the GPU's time from now on: ``predict`` returns the nanoseconds and the kernels of a call.
+        """Keep the GPU's time from now on: ``predict`` describes a call.
+
+        It returns nanoseconds, kernels, an id to count it by, or -1, and how many times as long it takes beside a
+        collective.
 
         ``report`` is called with the name of a kernel that has no prediction.
         """
@@ -335,8 +338,11 @@ class Native(NativeMemory, Device, Protocol):
     def stop_clock(self) -> None:
         """Keep the host's time again."""
 
-    def add_work(self, name: str, device: int, ns: int, spent_ns: int) -> None:
-        """Add work to the device's current stream; the host spent ``spent_ns`` on simulating it."""
+    def add_work(self, name: str, device: int, ns: int, spent_ns: int, takes_multiprocessors: bool = False) -> None:
+        """Add work to the device's current stream; the host spent ``spent_ns`` on simulating it.
+
+        If it takes multiprocessors, kernels of other streams take longer meanwhile.
+        """
 
     def read_clock_counts(self) -> tuple[list[int], int]:
         """Return the calls by the id that ``predict`` returned, and the nanoseconds that computing took here."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 _SIZES = {
@@ -14,15 +15,29 @@ _SIZES = {
 }  # fmt: skip
 
 
+def list_strides(sizes: Sequence[int], order: Iterable[int]) -> tuple[int, ...]:
+    """Return the strides of dense memory in which these dimensions follow each other, the fastest first."""
+    strides, stride = [0] * len(sizes), 1
+    for dim in order:
+        strides[dim] = stride
+        stride *= sizes[dim]
+    return tuple(strides)
+
+
 @dataclasses.dataclass(frozen=True)
 class Shape:
     """A tensor's sizes and its type, by its name in C++, as PyTorch's profiler gives it."""
 
     sizes: tuple[int, ...]
     type: str
-    is_channels_last: bool = False
+    strides: tuple[int, ...] = ()  # none if it is contiguous
     is_on_host: bool = False
     is_pinned: bool = False
+
+    @functools.cached_property
+    def is_channels_last(self) -> bool:
+        """Return whether these are images, stored pixel by pixel."""
+        return len(self.sizes) == 4 and self.strides == list_strides(self.sizes, (1, 3, 2, 0))
 
     @property
     def elements(self) -> int:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 
 from .calls import Call, Shape
-from .products import CAUSAL, attention, convolutions, dense_linear_algebra, products, recurrent
+from .layouts import SECTOR, is_dense, walk
+from .products import CAUSAL, attention, convolutions, dense_linear_algebra, products, recurrent, transforms
 from .work import Work, read_shape
 
 # ---- element-wise --------------------------------------------------------------------------------------------------
@@ -38,18 +39,6 @@ def pointwise(call: Call) -> Work:
     if name in _FILLS:
         filled = call.tensors[-1] if call.tensors else Shape((), "float")
         return Work(_by_type(name, filled), filled.bytes, filled.bytes, filled.elements)
-    if name == "copy_":
-        target, source = call.tensors[:2]
-        if target.is_on_host or source.is_on_host:
-            memory = "pinned" if target.is_pinned or source.is_pinned else "pageable"
-            return Work(
-                f"copy {'from' if source.is_on_host else 'to'} {memory} host",
-                target.bytes,
-                target.bytes,
-                target.elements,
-            )
-        moved = target.bytes + source.elements * source.item_bytes
-        return Work(_copy_key(target, source), moved, moved, elements)
     written = elements * (1 if name in _COMPARISONS else widest)
     if name == "native_dropout":
         written += elements
@@ -74,10 +63,26 @@ def _by_type(name: str, shape: Shape) -> str:
     return name if name not in ("normal_", "uniform_") else f"{name}{shape.item_bytes}"
 
 
-def _copy_key(target: Shape, source: Shape) -> str:
-    if target.type != source.type:
-        return "copy to double" if target.type == "double" else "copy to another type"
-    return "copy_" if target.is_channels_last == source.is_channels_last else "copy to another layout"
+def _name_cast(target: Shape, source: Shape) -> str:
+    if target.type == "double":
+        return "copy to double"
+    # Only this direction has a kernel that moves several elements at a time.
+    return "copy to 16 bits" if (source.type, target.item_bytes) == ("float", 2) else "copy to another type"
+
+
+def copies(call: Call) -> Work:
+    """Return the cost of a copy, by the way in which it walks through memory."""
+    target, source = call.tensors[:2]
+    if target.is_on_host or source.is_on_host:
+        memory = "pinned" if target.is_pinned or source.is_pinned else "pageable"
+        how = f"{'from' if source.is_on_host else 'to'} {memory} host"
+        return Work(f"copy {how}", target.bytes, target.bytes, target.elements)
+    way = walk(target, source)
+    key = f"copy {way.name}"
+    if way.name == "dense" and target.type != source.type:
+        key = _name_cast(target, source)
+    footprint = target.bytes + min(way.read, source.bytes)
+    return Work(key, target.bytes + way.read, footprint, way.traffic / source.item_bytes)
 
 
 def lists(call: Call) -> Work:
@@ -97,7 +102,8 @@ def packing(call: Call) -> Work:
     first = call.arguments[0]
     given = first if isinstance(first, tuple) else (first,)
     moved = 2.0 * sum(t.bytes for t in given)
-    return Work("packing", moved, moved, sum(t.elements for t in given))
+    key = "packing" if all(is_dense(t) for t in given) else "packing strided"
+    return Work(key, moved, moved, sum(t.elements for t in given))
 
 
 # ---- rows ----------------------------------------------------------------------------------------------------------
@@ -169,6 +175,8 @@ def images(call: Call) -> Work:
     row = shape.sizes[-1] if shape.sizes else 1
     if "batch_norm" in call.name and len(shape.sizes) > 2:
         row = shape.sizes[0] * math.prod(shape.sizes[2:])  # of a channel
+    if call.name == "native_batch_norm" and not call.get(5, False):  # with running statistics: a product and a sum
+        return Work("add", read + written, read + written, shape.elements)
     if "batch_norm" in call.name:
         if shape.is_channels_last:  # the kernels are those of rows
             row = shape.sizes[1]
@@ -181,15 +189,32 @@ def images(call: Call) -> Work:
 
 
 def gathers(call: Call) -> Work:
-    """Return the cost of reading rows by indices and writing as many."""
+    """Return the cost of reading rows or elements by indices and writing as many."""
     table = read_shape(call, 0)
-    others = call.tensors[1:]
-    index = next((t for t in others if t.type in ("long int", "int")), Shape((table.sizes or (1,))[:1], "long int"))
-    width = math.prod(table.sizes[1:]) if len(index.sizes) < 2 or call.name in ("index", "embedding") else 1
-    moved = index.elements * width
-    written = float(moved * table.item_bytes)
-    footprint = min(written, table.bytes) + written + index.bytes
-    return Work(call.name, 2 * written + index.bytes, footprint, moved, max(width, 1))
+    index = next((t for t in call.tensors[1:] if t.type in ("long int", "int")), Shape(table.sizes[:1], "long int"))
+    masks = [t for t in call.tensors[1:] if t.type == "bool"]
+    if masks:  # the places of ones are found first
+        count = max(t.elements for t in masks)
+        return Work(f"{call.name} masked", 2.0 * table.bytes + count, table.bytes, count)
+    dim = call.get(1, 0) if call.name in ("gather", "index_select") else 0
+    dim %= max(len(table.sizes), 1)
+    # A gather by an expanded index takes whole rows.
+    is_rows = call.name != "gather" or (dim == 0 and not any(index.strides[1:]) and bool(index.strides))
+    if call.name == "index_select":
+        count, width = index.elements, table.elements // max(table.sizes[dim], 1)
+    elif call.name == "gather":
+        count, width = (index.sizes[0], math.prod(index.sizes[1:])) if is_rows else (index.elements, 1)
+    else:
+        indices = sum(t.type == "long int" for t in call.tensors[1:]) if call.name == "index" else 1
+        count, width = index.elements, math.prod(table.sizes[max(indices, 1) :])
+    if dim:
+        is_rows = False
+    elements = float(count * width)
+    written = elements * table.item_bytes
+    how = "elements" if not is_rows or width == 1 else "rows" if width * table.item_bytes % 16 == 0 else "odd rows"
+    asked = written if width > 1 else count * float(SECTOR)
+    footprint = min(asked, table.bytes) + written + 8 * count
+    return Work(f"gather {how}", asked + written + 8 * count, footprint, elements, width if is_rows else 1)
 
 
 def scatters(call: Call) -> Work:
@@ -205,19 +230,23 @@ def scatters(call: Call) -> Work:
 def sorts(call: Call) -> Work:
     """Return the cost of a sort, a scan or a selection: passes over keys and indices."""
     shape = read_shape(call, 0)
-    dim = call.get(2, -1) if call.name == "sort" else -1
-    dim = -1 if isinstance(dim, bool) or not isinstance(dim, int) else dim
+    at = 2 if call.name == "topk" else 1
+    dim = next((value for value in call.arguments[at:] if type(value) is int), -1) if shape.sizes else -1
+    is_last = not shape.sizes or dim % len(shape.sizes) == len(shape.sizes) - 1
     row = shape.sizes[dim] if shape.sizes else 1
-    kind = "" if row == shape.elements else " rows"
+    kind = "" if row == shape.elements else " rows" if is_last or call.name != "cumsum" else " columns"
     if row <= 4096 and call.name in ("sort", "topk"):
-        kind += " short"
+        kind += " short" if row > 512 else " shortest"
     return Work(f"{call.name}{kind}{shape.item_bytes}", shape.bytes, shape.bytes * 4, shape.elements, row)
 
 
 def losses(call: Call) -> Work:
-    """Return the cost of a negative log likelihood: one element of each row."""
+    """Return the cost of a negative log likelihood: one element of each row; the gradient's others become zero."""
     index = next(t for t in call.tensors if t.type == "long int")
-    scores = call.tensors[1] if call.name.endswith("backward") else call.tensors[0]
+    if call.name.endswith("backward"):
+        scores = call.tensors[1]
+        return Work(call.name, scores.bytes, scores.bytes, scores.elements)
+    scores = call.tensors[0]
     kind = " wide" if scores.sizes and scores.sizes[-1] > 1024 else ""
     return Work(call.name + kind, index.bytes * 5, index.bytes * 5, index.elements, index.elements)
 
@@ -225,6 +254,7 @@ def losses(call: Call) -> Work:
 _LISTS = ("_foreach", "_fused_adam", "_fused_sgd", "_fused_adagrad", "_amp_foreach")
 Cost = Callable[[Call], Work]
 _TABLE: dict[Cost, str] = {
+    copies: "copy_",
     reduction: """
         sum mean max min amax amin argmax argmin any all var std norm linalg_vector_norm logsumexp prod
         nansum var_mean std_mean
@@ -240,7 +270,7 @@ _TABLE: dict[Cost, str] = {
         _adaptive_avg_pool2d_backward upsample_nearest2d upsample_bilinear2d upsample_bilinear2d_backward
     """,
     packing: """
-        _chunk_cat split_with_sizes_copy split_copy unbind_copy
+        cat stack _chunk_cat split_with_sizes_copy split_copy unbind_copy
     """,
     gathers: """
         index index_select gather embedding
@@ -268,8 +298,9 @@ _TABLE: dict[Cost, str] = {
     """,
     dense_linear_algebra: """
         linalg_cholesky_ex _linalg_svd _linalg_eigh linalg_qr linalg_lu_factor_ex linalg_lu_solve
-        linalg_solve_triangular _linalg_solve_ex linalg_inv_ex _fft_c2c _fft_r2c _fft_c2r
+        linalg_solve_triangular _linalg_solve_ex linalg_inv_ex _linalg_det
     """,
+    transforms: "_fft_c2c _fft_r2c _fft_c2r",
 }
 _COSTS = {name: cost for cost, names in _TABLE.items() for name in names.split()}
 
@@ -286,4 +317,4 @@ def name_family(name: str) -> str:
     if name.startswith(_LISTS):
         return "lists"
     cost = _COSTS.get(name)
-    return cost.__name__.replace("_", " ") if cost else "copies" if name == "copy_" else "pointwise"
+    return cost.__name__.replace("_", " ") if cost else "pointwise"

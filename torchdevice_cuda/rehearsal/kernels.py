@@ -29,6 +29,8 @@ class Counts:
         return dataclasses.astuple(self)
 
 
+#: The share of the arithmetic rate that a kernel without loads reaches, as recorded.
+_ARITHMETIC = 0.97
 #: Types of products, by their index.
 TYPES = ("float", "tf32", "c10::BFloat16", "c10::Half", "double")
 
@@ -45,6 +47,6 @@ def time_kernel(arguments: Sequence[Any], rates: Rates, coefficients: Mapping[st
     c = {**DEFAULTS, **coefficients}
     memory = time_memory(Work(KERNEL, counts.memory, counts.footprint), rates, c)
     traffic = counts.traffic / (rates.bandwidth * max(c["l2"], c["hbm"]))
-    arithmetic = counts.operations / (rates.flops["float"] * c["peak"])
+    arithmetic = counts.operations / (rates.flops["float"] * _ARITHMETIC)
     products = counts.products / (rates.flops[TYPES[int(counts.type)]] * c["peak"])
     return float(c["start"] + max(memory, traffic, arithmetic + products))

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..settings.gpus import Gpu
-from .products import DENSE
+from .products import DENSE, OLDER_KERNELS
 from .work import Product, Work
 
 Coefficients = Mapping[str, float]
@@ -36,6 +36,8 @@ DEFAULTS: Coefficients = {
     "pcie": 0.85,
     "launches": 1.0,
 }
+#: Bytes of pageable memory that the driver copies before a transfer starts.
+_STAGED = float(1 << 20)
 #: The shares of the cache between which memory leaves it.
 _CACHED, _UNCACHED = 0.55, 0.8
 #: Blocks that a multiprocessor runs at a time, each with a row.
@@ -54,9 +56,25 @@ _PLAIN = {"tensor_tf32": "fp32", "tensor_bf16": "fp32", "tensor_fp16": "fp32", "
 #: The clock of the GPU of the recordings, for arithmetic per element.
 _RECORDED_CLOCK_MHZ = 1980
 #: Factorizations, whose time is a power of the matrix's size.
-_BY_SIZE = ("linalg_c", "linalg_l", "linalg_q", "linalg_s", "linalg_i", "_linalg", "_fft")
+_BY_SIZE = ("linalg_c", "linalg_l", "linalg_q", "linalg_s", "linalg_i", "_linalg_s", "_linalg_e", "_linalg_d")
 #: Bytes per nanosecond and lane of PCI Express, by generation.
 _LANE = {"3": 0.985, "4": 1.969, "5": 3.938, "6": 7.563}
+
+
+#: The recorded GPU's capability, its power beside arithmetic, and what it has for each TFLOP/s of tensor cores.
+_RECORDED_CAPABILITY, _IDLE_W, _WATTS = (9, 0), 145.0, (700.0 - 145.0) / 989.4
+
+
+def limit_clock(gpu: Gpu) -> float:
+    """Return the clock of tensor cores at the limit of the power, relative to the recorded GPU's at its own.
+
+    Power grows with the cube of the clock, since the voltage grows with the clock. Of other architectures too little is
+    known.
+    """
+    rate = gpu.tflops.get("tensor_bf16")
+    if gpu.capability != _RECORDED_CAPABILITY or gpu.power_w is None or rate is None:
+        return 1.0
+    return float(min((max(gpu.power_w - _IDLE_W, 1.0) / rate / _WATTS) ** (1 / 3), 1.0))
 
 
 def _read_pcie(text: str | None) -> float:
@@ -85,6 +103,8 @@ class Rates:
         flops = {}
         for kind, rate in _RATES.items():
             flops[kind] = 1e3 * (tflops.get(rate) or tflops.get(_PLAIN.get(rate, rate)) or tflops["fp32"])
+            if rate in tflops and rate.startswith("tensor"):
+                flops[kind] *= limit_clock(gpu)
         return cls(
             gpu.bandwidth_gb_s,
             _read_pcie(gpu.pcie),
@@ -102,9 +122,29 @@ def time_memory(work: Work, rates: Rates, c: Coefficients) -> float:
     return work.bytes / rates.bandwidth * (missed / c["hbm"] + (1 - missed) / c["l2"])
 
 
-def time_product(product: Product, rates: Rates, c: Coefficients) -> float:
+#: Operations of a multiprocessor's tensor cores in a cycle, for kernels that GPUs since 8.0 share.
+_SHARED_KERNELS = {"tf32": 1024.0, "c10::BFloat16": 2048.0, "c10::Half": 2048.0}
+
+
+def find_rate(kind: str, rates: Rates, has_own: bool) -> float:
+    """Return the operations of a multiprocessor in a nanosecond, with kernels of the GPU's own or older ones."""
+    own = rates.flops.get(kind, rates.flops["float"]) / rates.multiprocessors
+    shared = _SHARED_KERNELS.get(kind)
+    return own if has_own or shared is None else min(own, shared * rates.speed * _RECORDED_CLOCK_MHZ / 1e3)
+
+
+#: Multiprocessors that NCCL's rings take, and how much products slow down by the share that is taken, as recorded.
+_CHANNELS, _CROWDING = 24, 2.5
+
+
+def crowd(rates: Rates) -> float:
+    """Return how many times as long a product takes beside a collective."""
+    return 1 + _CROWDING * min(_CHANNELS / rates.multiprocessors, 0.5)
+
+
+def time_product(product: Product, rates: Rates, c: Coefficients, is_aligned: bool = True) -> float:
     """Return the time of a product in tiles that fill the multiprocessors in waves; the best tiling counts."""
-    peak = rates.flops.get(product.type, rates.flops["float"]) / rates.multiprocessors * c["peak"]
+    peak = find_rate(product.type, rates, is_aligned) * c["peak"]
     best = math.inf
     for m, n in _TILES:
         tiles = product.batch * -(-product.m // m) * -(-product.n // n)
@@ -130,9 +170,11 @@ def without_tf32(work: Work) -> Work:
 def time_work(work: Work, rates: Rates, c: Coefficients) -> float:
     """Return the time of a call's kernels."""
     if work.key.startswith(_BY_SIZE):
-        return float(c["start"] * max(work.row, 1) ** c["power"] / rates.speed)
+        return float(work.elements * c["start"] * max(work.row, 1) ** c["power"] / rates.speed)
     if work.key.startswith("copy") and work.key.endswith("host"):
-        return c["start"] + work.bytes / (rates.pcie * c["pcie"])
+        # What is beyond the driver's own pinned memory waits for the host's copy.
+        beyond = max(work.bytes - _STAGED, 0.0) * c["each"] if "pageable" in work.key else 0.0
+        return c["start"] + work.bytes / (rates.pcie * c["pcie"]) + beyond
     memory = time_memory(work, rates, c)
     product = work.product
     if product is None:
@@ -142,16 +184,20 @@ def time_work(work: Work, rates: Rates, c: Coefficients) -> float:
         blocks = count * c["block"] / rates.multiprocessors if work.row > 1 else 0.0
         return c["start"] + max(memory, arithmetic, max(waves * work.row * c["row"], blocks) / rates.speed)
     if work.key.startswith("product"):
-        return c["start"] + max(memory, work.elements / product.flops * time_product(product, rates, c))
+        passes = work.elements / product.flops
+        return c["start"] + max(memory, passes * time_product(product, rates, c, "unaligned" not in work.key))
     if work.key.startswith("attention"):
         blocks = product.batch * -(-product.m // 128)
         used = blocks / (rates.multiprocessors * -(-blocks // rates.multiprocessors))
         kind = "tf32" if product.type == "float" else product.type
-        return c["start"] + max(memory, work.elements / (rates.flops[kind] * c["peak"] * used))
+        is_own = not any(each in work.key for each in OLDER_KERNELS)
+        rate = find_rate(kind, rates, is_own) * rates.multiprocessors
+        return c["start"] + max(memory, work.elements / (rate * c["peak"] * used))
     if work.key.startswith("_cudnn_rnn"):
         return c["start"] + work.row * c["step"] + work.elements / (rates.flops[product.type] * c["peak"]) + memory
     passes = work.elements / product.flops
-    return c["start"] + passes * time_product(product, rates, c) + memory
+    # A kernel loads while it computes.
+    return c["start"] + math.hypot(passes * time_product(product, rates, c), memory)
 
 
 def list_coefficients(work: Work) -> tuple[str, ...]:
@@ -159,13 +205,15 @@ def list_coefficients(work: Work) -> tuple[str, ...]:
     if work.key.startswith(_BY_SIZE):
         return ("start", "power")
     if work.key.startswith("copy") and work.key.endswith("host"):
-        return ("start", "pcie")
+        return ("start", "pcie", "each") if "pageable" in work.key else ("start", "pcie")
     if work.product is None:
         return ("start", "hbm", "l2", "each", "row", "block") if work.row > 1 else ("start", "hbm", "l2", "each")
     if work.key.startswith("attention"):
         return ("start", "peak", "hbm")
     if work.key.startswith("_cudnn_rnn"):
         return ("start", "step", "peak", "l2")
+    if work.key.startswith("product"):  # too few are bound by memory to tell its share
+        return ("start", "peak", "tile", "step", "l2")
     return ("start", "peak", "tile", "step", "hbm", "l2")
 
 

@@ -15,7 +15,7 @@ from ..settings.gpus import Gpu
 from .calls import Call, Shape
 from .families import find_cost
 from .kernels import KERNEL, Counts, estimate, time_kernel
-from .model import DEFAULTS, Rates, correct, place, time_work, without_tf32
+from .model import DEFAULTS, Rates, correct, crowd, place, time_work, without_tf32
 from .work import Work
 
 EFFICIENCY = Path(__file__).with_name("efficiency.json")
@@ -28,10 +28,6 @@ _FREE = frozenset(
 )
 #: Names of one kernel: what CUDA calls, and what the virtual GPU calls in its place.
 _ALIASES = {
-    "_scaled_dot_product_cudnn_attention": "_cudnn_attention_forward",
-    "_scaled_dot_product_cudnn_attention_backward": "_cudnn_attention_backward",
-    "_scaled_dot_product_flash_attention": "_cudnn_attention_forward",
-    "_scaled_dot_product_flash_attention_backward": "_cudnn_attention_backward",
     "_to_copy": "copy_",
     "clone": "copy_",
     "contiguous": "copy_",
@@ -62,8 +58,8 @@ def key_of(work: Work) -> str:
 def _read_tensor(described: Any) -> Shape | None:
     if described is None:
         return None
-    sizes, kind, last, on_host, pinned = described
-    return Shape(sizes, _TYPES.get(kind, kind), last, on_host, pinned)
+    sizes, kind, strides, on_host, pinned = described
+    return Shape(sizes, _TYPES.get(kind, kind), strides, on_host, pinned)
 
 
 #: Types as C++ prints them, and as profiles name them.
@@ -96,10 +92,10 @@ def read_call(name: str, described: Sequence[Any], is_tf32: bool) -> Call:
         else:
             arguments.append(value)
     plain = name.removeprefix("aten::")
-    return _as_cuda_calls(Call(plain, tuple(arguments), is_tf32))
+    return as_cuda_calls(Call(plain, tuple(arguments), is_tf32))
 
 
-def _as_cuda_calls(call: Call) -> Call:
+def as_cuda_calls(call: Call) -> Call:
     """Return the call that CUDA makes in its place."""
     name = "cudnn" + call.name.removeprefix("native") if _is_cudnn_batch_norm(call) else call.name
     name = _ALIASES.get(name, name)
@@ -141,9 +137,11 @@ class Predictor:
         self._rates = Rates.of(gpu)
         self._fitted = read_efficiency()
 
-    def predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float]:
-        """Return the nanoseconds and the kernels of a call that the native device describes."""
-        return self.time(read_call(name, described, is_tf32))
+    def predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float, int, float]:
+        """Return nanoseconds, kernels, no id, and the factor beside a collective of a call of the native device's."""
+        call = read_call(name, described, is_tf32)
+        is_product = call.name not in _FREE and call.name != KERNEL and find_cost(call).product is not None
+        return (*self.time(call), -1, crowd(self._rates) if is_product else 1.0)
 
     def time(self, call: Call) -> tuple[float, float]:
         """Return the nanoseconds and the kernels of a call."""

@@ -12,6 +12,13 @@ def _product_type(call: Call, shape: Shape) -> str:
     return "tf32" if shape.type == "float" and call.is_tf32 else shape.type
 
 
+def _row_length(matrix: Shape) -> int:
+    """Return the elements from row to row of a matrix, or from column to column if it is transposed."""
+    if not matrix.strides:
+        return matrix.sizes[-1]
+    return next((stride for stride in matrix.strides[-2:] if stride > 1), 1)
+
+
 def products(call: Call) -> Work:
     """Return the cost of a product of matrices."""
     first = 1 if call.name in ("addmm", "baddbmm", "addmv") else 0
@@ -22,9 +29,11 @@ def products(call: Call) -> Work:
     else:
         product = Product(a.sizes[-2], b.sizes[-1], a.sizes[-1], _product_type(call, a), batch)
     moved = a.bytes + b.bytes + batch * product.m * product.n * a.item_bytes
-    # Rows that are no multiple of 16 bytes take slower kernels.
-    is_aligned = product.type in ("float", "double") or not (product.n % 8 or product.k % 8)
-    return Work("product" if is_aligned else "product unaligned", moved, moved, product.flops, 1, product)
+    # Rows that are no multiple of 16 bytes take slower kernels, rows of an odd number of elements the slowest.
+    rows = (_row_length(a), _row_length(b), product.n)
+    is_aligned = product.type in ("float", "double") or not any(row * a.item_bytes % 16 for row in rows)
+    how = "" if is_aligned else " odd unaligned" if any(row % 2 for row in rows) else " unaligned"
+    return Work(f"product{how}", moved, moved, product.flops, 1, product)
 
 
 #: Where the stride and the padding are among the arguments.
@@ -72,6 +81,10 @@ def convolutions(call: Call) -> Work:
     return Work(key, moved, moved, product.flops * passes, 1, product)
 
 
+#: Attention of 16 bits whose kernels GPUs since 8.0 share; newer ones have cuDNN's.
+OLDER_KERNELS = ("flash", "efficient")
+
+
 def attention(call: Call) -> Work:
     """Return the cost of attention."""
     q, k, v = (read_shape(call, i + call.name.endswith("backward")) for i in range(3))
@@ -88,16 +101,17 @@ def attention(call: Call) -> Work:
     moved = q.bytes * 2 + k.bytes + v.bytes
     width = next((each for each in (32, 64, 128) if e <= each), 256)
     how, kind = "backward" if backward else "forward", "f32" if q.type == "float" else "half"
-    key = f"attention {how} {kind} {width}{' causal' if causal else ''}"
+    made = next((f" {each}" for each in OLDER_KERNELS if each in call.name), "") if kind == "half" else ""
+    key = f"attention {how}{made} {kind} {width}{' causal' if causal else ''}"
     return Work(key, moved, moved, flops, s, product)
 
 
 #: Where attention's `is_causal` is among the arguments; a backward has the gradient first.
 CAUSAL = {
-    "_cudnn_attention_forward": 8,
+    "_cudnn_attention_forward": 10,
     "_cudnn_attention_backward": 14,
-    "_efficient_attention_forward": 10,
-    "_efficient_attention_backward": 15,
+    "_efficient_attention_forward": 9,  # of `custom_mask_type`
+    "_efficient_attention_backward": 14,
     "_scaled_dot_product_cudnn_attention": 6,
     "_scaled_dot_product_cudnn_attention_backward": 14,
     "_scaled_dot_product_efficient_attention": 6,
@@ -127,8 +141,32 @@ def recurrent(call: Call) -> Work:
     return Work(f"{call.name} {product.type}", weights * s / 8, weights, flops, steps, product)
 
 
+#: Factorizations of a batch one after the other, unless the matrices are small.
+_LOOPED, _SMALL, _LARGE = ("linalg_qr", "_linalg_eigh", "_linalg_svd"), 32, 512
+
+
 def dense_linear_algebra(call: Call) -> Work:
-    """Return the cost of a factorization or a transform, by its size."""
+    """Return the cost of a factorization, by its size: `count` of them follow each other."""
     shape = call.tensors[0] if call.tensors else Shape((1,), "float")
-    n = shape.sizes[-1] if shape.sizes else 1
-    return Work(f"{call.name}", shape.bytes, shape.bytes, shape.elements, n)
+    m, n = shape.sizes[-2:] if len(shape.sizes) > 1 else (1, 1)
+    batch, size = math.prod(shape.sizes[:-2]), min(m, n)
+    is_looped = call.name in _LOOPED and not (size <= _SMALL and call.name != "linalg_qr")
+    how = " batched" if batch > 1 and not is_looped else " large" if "eigh" in call.name and size > _LARGE else ""
+    count = batch if is_looped else 1
+    return Work(f"{call.name}{how}", shape.bytes, shape.bytes, count, size)
+
+
+#: The longest transform of one kernel.
+_WHOLE = 8192
+
+
+def transforms(call: Call) -> Work:
+    """Return the cost of a Fourier transform: each kernel reads and writes everything."""
+    shape = read_shape(call, 0)
+    dims = call.get(1, (-1,))
+    passes = sum(1 if shape.sizes[dim] <= _WHOLE else 3 for dim in dims)
+    written = shape.bytes
+    if call.name == "_fft_r2c":
+        passes += not call.get(3, True)  # the other half is copied
+    moved = float(passes * (shape.bytes + written))
+    return Work(call.name, moved, float(shape.bytes + written), shape.elements)

@@ -81,10 +81,10 @@ class Recorder:
         if not self.steps:
             self._add_step()
 
-    def _predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float, int]:
+    def _predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float, int, float]:
         call = read_call(name, described, is_tf32)
         self.calls.append(call)
-        return (*self._predictor.time(call), len(self.calls) - 1)
+        return (*self._predictor.time(call), len(self.calls) - 1, 1.0)
 
     def _read(self) -> tuple[list[int], int, int]:
         calls, computing_ns = self._device.read_clock_counts()

@@ -62,6 +62,8 @@ class Gpu:
     pcie: str | None = None
     #: of all links, both directions together
     nvlink_gb_s: float | None = None
+    #: the limit of its power, at which its clock sinks; ``None`` if unknown
+    power_w: float | None = None
     #: peak rates of dense arithmetic that accumulates in FP32 (FP64 and INT8: in their own width)
     tflops: Mapping[str, float] = dataclasses.field(default_factory=dict, hash=False)
     #: where the figures were published

@@ -94,6 +94,7 @@ KEYS = {
     "bandwidth_gb_s": _rate(),
     "pcie": _Key(_read_pcie, 'generation and lanes such as "4.0 x16"', is_required=False),
     "nvlink_gb_s": _rate(),
+    "power_w": _rate(),
     "sources": _Key(_read_sources, "a list of texts", is_required=False),
 }
 _TFLOPS = dict.fromkeys(RATES, _rate())

@@ -11,6 +11,7 @@
 
 #include "clock/description.h"
 #include "clock/kernels.h"
+#include "clock/sharing.h"
 #include "clock/utilization.h"
 #include "operators/boxed.h"
 #include "operators/operator_info.h"
@@ -118,15 +119,16 @@ Predictions& predictions() {
   return *all;
 }
 
-// Add work to the end of a stream; return when it is done.
-int64_t advance(StreamState& stream, int64_t ns) {
+// Add work to the end of a stream, which takes so many times as long beside a collective (0: any); return its end.
+int64_t advance(StreamState& stream, int64_t ns, double crowded = 0) {
   const auto now = now_ns();
   auto ready = stream.ready_ns.load();
-  int64_t end = 0;
+  int64_t begin = 0, end = 0;
   do {
-    end = std::max(now, ready) + ns;
+    begin = std::max(now, ready);
+    end = crowded > 0 ? find_end(stream, begin, ns, crowded) : begin + ns;
   } while (!stream.ready_ns.compare_exchange_weak(ready, end));
-  add_busy_time(stream.device, end - ns, end);
+  add_busy_time(stream.device, begin, end);
   return end;
 }
 
@@ -193,7 +195,7 @@ void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack)
     return;
   }
   g_clock_offset_ns.fetch_add(g_launch_ns * predicted.launches, std::memory_order_acq_rel);
-  const auto end = advance(stream_state(index, current_stream(index)), ns);
+  const auto end = advance(stream_state(index, current_stream(index)), ns, predicted.crowded);
   if (waits) wait_until(end);
 }
 
@@ -236,7 +238,8 @@ void work(const char* name, c10::DeviceIndex device, const std::function<void()>
 
 }  // namespace
 
-void add_work(const std::string& name, c10::DeviceIndex device, int64_t ns, int64_t spent_ns) {
+void add_work(
+    const std::string& name, c10::DeviceIndex device, int64_t ns, int64_t spent_ns, bool takes_multiprocessors) {
   if (!g_is_on.load(std::memory_order_relaxed)) return;
   g_clock_offset_ns.fetch_add(g_launch_ns - spent_ns, std::memory_order_acq_rel);
   {
@@ -245,10 +248,13 @@ void add_work(const std::string& name, c10::DeviceIndex device, int64_t ns, int6
     DeviceWork launch;
     if (is_profiled()) launch.begin(name, device);
   }
-  if (const auto capture = has_captures() ? current_capture(device) : nullptr)
+  if (const auto capture = has_captures() ? current_capture(device) : nullptr) {
     captured().add(capture->id(), ns);
-  else
-    advance(stream_state(device, current_stream(device)), ns);
+    return;
+  }
+  StreamState& stream = stream_state(device, current_stream(device));
+  const auto end = advance(stream, ns);
+  if (takes_multiprocessors) add_collective(stream, end - ns, end);
 }
 
 int64_t predict_kernel(const KernelArguments& arguments) {
@@ -283,6 +289,7 @@ void start_clock(Predict predict, ReportKernel report, int64_t launch_ns, int64_
   g_launch_ns = launch_ns;
   g_gap_ns = gap_ns;
   predictions().forget();
+  forget_collectives();
   if (!g_next) {
     g_next = std::exchange(g_record, &call);
     g_next_work = std::exchange(g_record_work, &work);

@@ -17,7 +17,8 @@ struct StreamState;
 struct Prediction {
   int64_t ns = 0;
   int launches = 0;
-  int id = -1;  // under which its calls are counted
+  int id = -1;         // under which its calls are counted
+  double crowded = 1;  // how many times as long it takes beside a collective
 };
 // Predicts a call; may run Python.
 using Predict = Prediction (*)(const std::string& name, c10::ArrayRef<c10::IValue> arguments);
@@ -28,8 +29,10 @@ using ReportKernel = void (*)(const char* name, bool is_estimated);
 
 void start_clock(Predict predict, ReportKernel report, int64_t launch_ns, int64_t gap_ns);
 void stop_clock();
-// Add work of this length to the device's current stream; the host spent this time on simulating it.
-void add_work(const std::string& name, c10::DeviceIndex device, int64_t ns, int64_t spent_ns);
+// Add work of this length to the device's current stream; the host spent this time on simulating it. If it takes
+// multiprocessors, as collectives do, kernels of other streams take longer meanwhile.
+void add_work(
+    const std::string& name, c10::DeviceIndex device, int64_t ns, int64_t spent_ns, bool takes_multiprocessors);
 
 // What a kernel of other code does: the members of KernelCounts (kernel_times.h), and the index of its products' type.
 using KernelArguments = std::array<double, 6>;

@@ -23,8 +23,8 @@ void add_tensor(uint64_t& hash, const at::Tensor& t) {
   }
   add(hash, static_cast<uint64_t>(t.scalar_type()) << 8 | static_cast<uint64_t>(t.device().type()));
   const auto described = describe_tensor(t);
-  add(hash, described.is_channels_last);
   for (const auto size : described.sizes) add(hash, static_cast<uint64_t>(size) + 2);
+  for (const auto stride : described.strides) add(hash, static_cast<uint64_t>(stride) + 3);
   if (described.is_on_host) add(hash, described.is_pinned);
 }
 
@@ -53,7 +53,7 @@ TensorDescription describe_tensor(const at::Tensor& t) {
   const bool is_on_host = t.device().is_cpu();
   return {
       t.is_nested() ? std::vector<int64_t>{t.numel()} : t.sizes().vec(),
-      is_strided && t.dim() == 4 && t.is_contiguous(at::MemoryFormat::ChannelsLast), is_on_host,
+      is_strided && !t.is_contiguous() ? t.strides().vec() : std::vector<int64_t>(), is_on_host,
       is_on_host && t.has_storage() && is_pinned(t.storage().data())};
 }
 

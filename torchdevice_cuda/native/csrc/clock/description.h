@@ -11,8 +11,9 @@
 namespace hostdevice {
 
 struct TensorDescription {
-  std::vector<int64_t> sizes;  // of a nested tensor: the number of its elements
-  bool is_channels_last, is_on_host, is_pinned;
+  std::vector<int64_t> sizes;    // of a nested tensor: the number of its elements
+  std::vector<int64_t> strides;  // none if the tensor is contiguous
+  bool is_on_host, is_pinned;
 };
 TensorDescription describe_tensor(const at::Tensor& t);
 

@@ -18,12 +18,12 @@ py::object* g_function = nullptr;
 // The function that is called for a kernel without a prediction, likewise.
 py::object* g_reporter = nullptr;
 
-// A tensor: sizes, the type's name, and whether it is in channels-last order, on the host, and pinned.
+// A tensor: sizes, the type's name, strides unless it is contiguous, and whether it is on the host, and pinned.
 py::object describe_for_python(const at::Tensor& t) {
   if (!t.defined()) return py::none();
   const auto described = describe_tensor(t);
   return py::make_tuple(
-      py::tuple(py::cast(described.sizes)), c10::toString(t.scalar_type()), described.is_channels_last,
+      py::tuple(py::cast(described.sizes)), c10::toString(t.scalar_type()), py::tuple(py::cast(described.strides)),
       described.is_on_host, described.is_pinned);
 }
 
@@ -50,7 +50,7 @@ Prediction call_python(const std::string& name, c10::ArrayRef<IValue> arguments)
   const py::tuple predicted = (*g_function)(name, described, uses_tf32(name));
   return {
       static_cast<int64_t>(predicted[0].cast<double>()), static_cast<int>(predicted[1].cast<double>()),
-      predicted.size() > 2 ? predicted[2].cast<int>() : -1};
+      predicted[2].cast<int>(), predicted[3].cast<double>()};
 }
 
 void call_reporter(const char* name, bool is_estimated) {
@@ -71,7 +71,7 @@ void begin(PyObject* module) {
   m.def("stop_clock", &stop_clock);
   m.def(
       "add_work", &add_work, py::arg("name"), py::arg("device"), py::arg("ns"), py::arg("spent_ns"),
-      py::call_guard<py::gil_scoped_release>());
+      py::arg("takes_multiprocessors") = false, py::call_guard<py::gil_scoped_release>());
   m.def("predict_kernel", &predict_kernel, py::arg("arguments"), py::call_guard<py::gil_scoped_release>());
   m.def("read_clock_counts", [] {
     const auto counts = read_clock_counts();
