@@ -59,6 +59,9 @@ def test_the_page_has_a_place_for_the_table(bench: ModuleType, tmp_path: Path) -
         bench.write(page, bench.table([bench.Figure("graphs", "gpt", [value])], []), {"rounds": 1})
     text = page.read_text("utf-8")
     assert "| gpt | 2.00 |" in text and "| gpt | 1.00 |" not in text and "Measured: rounds 1." in text
+    parts = (bench.split_sections(each.partition(bench.BEGIN)[2]) for each in (text, bench.PAGE.read_text("utf-8")))
+    now, earlier = (list(each) for each in parts)
+    assert now == earlier
     page.write_text("no place", "utf-8")
     with pytest.raises(SystemExit, match="has no place"):
         bench.write(page, "", {})

@@ -5,6 +5,7 @@
     python tools/bench --check                          # exits 1 where a figure is over its budget
     python tools/bench --history figures.jsonl          # adds a line for this run
     python tools/bench --write                          # writes the table to docs/benchmarks.md
+    python tools/bench kernels --write                  # replaces its part of that page
     python tools/bench --from figures.jsonl --write     # of the last run that was written down; nothing is measured
 
 A figure is a ratio of two things that one process, or processes in turns, measured in the same run: the machine's speed
@@ -224,14 +225,25 @@ def circumstances(rounds: int) -> Row:
     }
 
 
+def split_sections(text: str) -> dict[str, str]:
+    """Return the parts of a table, by bench."""
+    _, *parts = f"\n{text}".split("\n### ")
+    return {part.partition(":")[0]: f"### {part.strip()}" for part in parts}
+
+
 def write(page: Path, text: str, told: Row) -> None:
-    """Put the table between its two lines of the page."""
+    """Put the parts of the table between the page's two lines, in place of the same benches'."""
     before, _, rest = page.read_text("utf-8").partition(BEGIN)
-    _, found, after = rest.partition(END)
+    figures, found, after = rest.partition(END)
     if not found:
         raise SystemExit(f"{page} has no place for figures: the lines {BEGIN.strip()!r} and {END.strip()!r}")
-    said = ", ".join(f"{key} {value}" for key, value in told.items())
-    page.write_text(f"{before}{BEGIN}\nMeasured: {said}.\n\n{text}\n{END}{after}", "utf-8")
+    said = "Measured: " + ", ".join(f"{key} {value}" for key, value in told.items()) + "."
+    written = split_sections(figures)
+    for bench, part in split_sections(text).items():
+        title, _, rows = part.partition("\n\n")
+        written[bench] = f"{title}\n\n{said}\n\n{rows}"
+    table = "\n\n".join(written[bench] for bench in BENCHES if bench in written)
+    page.write_text(f"{before}{BEGIN}\n{table}\n\n{END}{after}", "utf-8")
 
 
 def main() -> int:
