@@ -100,8 +100,6 @@ GATHERS: Cases = {
     "index elements": (lambda x, i: x.flatten()[i], ("16384x1024 1048576", "1024x1024 65536")),
     "masked": (lambda x, i: x[x > 1], ("1024x1024 1", "8192x4096 1")),
     "embedding gradient": (lambda x, i: torch.ops.aten.embedding_dense_backward(x[i], i, len(x), -1, False), _TABLES),
-    "index put": (lambda x, i: x.index_put_((i,), x[: len(i)], False), ("16384x1024 8192", "50257x768 16384")),
-    "index add": (lambda x, i: x.index_add_(0, i, x[: len(i)]), ("16384x1024 8192", "50257x768 16384")),
     "scatter columns": (
         lambda x, i: torch.zeros_like(x).scatter_(1, (i % x.shape[1])[:, None], 1.0),
         ("4096x50257 4096", "65536x1000 65536"),

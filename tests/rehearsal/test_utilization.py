@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -48,9 +49,15 @@ def test_host_clock_has_no_share() -> None:
 
 
 def watch(work: Callable[[], Any]) -> tuple[int, int]:
-    """Return the utilization of the first GPU that another process and this one see while the program works."""
+    """Return the utilization of the first GPU that another process and this one see while the program works.
+
+    Utilization is of the last second, and the program has begun before it.
+    """
     import torch
 
+    began = time.monotonic()
+    while time.monotonic() < began + 1.5:
+        work()
     with subprocess.Popen([*SMI, *QUERY], stdout=subprocess.PIPE, text=True) as smi:
         while smi.poll() is None:
             for _ in range(100):

@@ -196,8 +196,8 @@ def test_kernel_that_waits_for_nothing_ends() -> None:
 
 UNSUPPORTED = {
     "the operation tt.unheard_of": "%y = tt.unheard_of %n : i32",
-    "the PTX instruction vadd.s32.s32.s32 in inline assembly": (
-        '%y = tt.elementwise_inline_asm "vadd.s32.s32.s32 $0, $1, $1;" '
+    "the PTX instruction vunheard.s32 in inline assembly": (
+        '%y = tt.elementwise_inline_asm "vunheard.s32 $0, $1, $1;" '
         '{constraints = "=r,r", packed_element = 1 : i32} %n : i32 -> i32'
     ),
     "__nv_unheard of libdevice": '%y = tt.extern_elementwise %n {symbol = "__nv_unheard"} : (i32) -> i32',

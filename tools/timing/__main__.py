@@ -5,6 +5,7 @@ python tools/timing fit                  # writes torchdevice_cuda/rehearsal/eff
 python tools/timing errors               # errors by family, each call predicted without its own recording
 python tools/timing errors --refit 5     # each fifth of the calls predicted by a fit to the other four
 python tools/timing published            # rehearsed training steps, and published measurements of them
+python tools/timing kernels              # kernels in CUDA C++ and Triton, launched here, and recorded ones
 """
 
 from __future__ import annotations
@@ -110,7 +111,13 @@ def main() -> None:
     errors.add_argument("--refit", type=int, default=0, metavar="PARTS")
     published = commands.add_parser("published")
     published.add_argument("--only", default="", metavar="WORDS", help="of a GPU and a program")
+    commands.add_parser("kernels")
     arguments = parser.parse_args()
+    if arguments.command == "kernels":
+        from timing.kernels import print_kernels
+
+        print_kernels()
+        return
     if arguments.command == "published":
         from timing.published import print_published
 
