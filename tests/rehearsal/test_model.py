@@ -15,8 +15,14 @@ sys.path.append(str(ROOT / "tools"))
 from timing.__main__ import leave_one_out, list_errors  # noqa: E402
 
 from torchdevice_cuda.rehearsal.calls import Call, Shape  # noqa: E402
+from torchdevice_cuda.rehearsal.families import find_cost  # noqa: E402
 from torchdevice_cuda.rehearsal.model import Rates  # noqa: E402
-from torchdevice_cuda.rehearsal.prediction import EFFICIENCY, Predictor  # noqa: E402
+from torchdevice_cuda.rehearsal.prediction import (  # noqa: E402
+    EFFICIENCY,
+    Predictor,
+    predict_work,
+    read_efficiency,
+)
 from torchdevice_cuda.settings import gpus  # noqa: E402
 
 
@@ -48,6 +54,18 @@ def test_an_operator_without_recordings_counts_as_elementwise() -> None:
     predictor = Predictor(gpus.find("h200"))
     ns, _ = predictor.time(Call("an_operator", (Shape((1 << 26,), "float"),)))
     assert math.isclose(ns, 2 * 4 * (1 << 26) / 4800 / 0.9, rel_tol=0.5)
+
+
+def test_elements_of_a_size_without_recordings_count_as_those_of_the_next() -> None:
+    rates, fitted = Rates.of(gpus.find("h200")), read_efficiency()
+    work = find_cost(Call("cumsum", (Shape((1024, 1024), "double"), 1)))
+    assert "cumsum rows8" not in fitted
+    of_4_bytes = {"cumsum rows4": fitted["cumsum rows4"]}
+    renamed = {"cumsum rows8": fitted["cumsum rows4"]}
+    assert (
+        predict_work(work, rates, fitted) == predict_work(work, rates, of_4_bytes) == predict_work(work, rates, renamed)
+    )
+    assert predict_work(work, rates, of_4_bytes) != predict_work(work, rates, {})
 
 
 def convolve(gpu: str, kind: str, size: int, is_tf32: bool = True) -> float:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import collections
+import concurrent.futures
 import json
 import re
 import statistics
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -24,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
 sys.path += [str(HERE.parent), str(HERE.parents[1])]
 
-from timing.recorded import Observed, group, list_observed  # noqa: E402
+from timing.recorded import Observed, Samples, group, list_observed  # noqa: E402
 from torchdevice_cuda.rehearsal.calls import Call  # noqa: E402
 from torchdevice_cuda.rehearsal.families import find_cost, name_family  # noqa: E402
 from torchdevice_cuda.rehearsal.model import Rates  # noqa: E402
@@ -55,17 +57,24 @@ def list_errors(alone: Mapping[Call, tuple[float, Observed]]) -> Iterator[Error]
         yield observed.call.name, ns / observed.ns - 1
 
 
-def refit(rates: Rates, parts: int) -> Iterator[Error]:
-    """Predict each part of the calls by a fit to the other parts."""
+def _refit_key(rates: Rates, parts: int, key: str, samples: Samples) -> list[Error]:
     from timing.fitting import fit_samples
 
-    for key, samples in group(list_observed()).items():
-        for part in range(parts):
-            kept = [sample for i, sample in enumerate(samples) if i % parts != part]
-            held = samples[part::parts]
-            fitted = {key: fit_samples(kept, rates)} if kept and held else {}
-            for work, observed in held:
-                yield observed.call.name, predict_work(work, rates, fitted)[0] / observed.ns - 1
+    errors, others = [], {name: fitted for name, fitted in read_efficiency().items() if name != key}
+    for part in range(parts):
+        kept = [sample for i, sample in enumerate(samples) if i % parts != part]
+        held = samples[part::parts]
+        fitted = {**others, key: fit_samples(kept, rates)} if kept and held else others
+        errors += [(seen.call.name, predict_work(work, rates, fitted)[0] / seen.ns - 1) for work, seen in held]
+    return errors
+
+
+def refit(rates: Rates, parts: int) -> Iterator[Error]:
+    """Predict each part of the calls by a fit to the other parts, on every processor."""
+    groups = group(list_observed())
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        for errors in pool.map(partial(_refit_key, rates, parts), groups, groups.values()):
+            yield from errors
 
 
 def print_errors(errors: Iterable[Error]) -> None:

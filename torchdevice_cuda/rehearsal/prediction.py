@@ -117,12 +117,27 @@ def _is_cudnn_batch_norm(call: Call) -> bool:
     return len(image.sizes) > 2 and not image.is_channels_last and image.type in ("float", "c10::Half")
 
 
+def _find_fitted(key: str, fitted: Mapping[str, Fitted]) -> Fitted | None:
+    """Return what was fitted to a key, or to the most similar one.
+
+    What was not recorded in one type of 16 bits takes as long in the other; what was recorded with elements of other
+    sizes, of which a key ends with the bytes, as with the next size.
+    """
+    found = fitted.get(key) or fitted.get(key.replace("c10::Half", "c10::BFloat16"))
+    if found is None and key[-1] in _SIZES:
+        others = sorted(_SIZES, key=lambda size: abs(_SIZES.index(size) - _SIZES.index(key[-1])))
+        found = next((fitted[key[:-1] + size] for size in others if key[:-1] + size in fitted), None)
+    return found
+
+
+#: Bytes of elements.
+_SIZES = "1248"
+
+
 def predict_work(work: Work, rates: Rates, fitted: Mapping[str, Fitted]) -> tuple[float, float]:
     """Return the nanoseconds and the kernels of a call."""
     work = work if rates.has_tf32 else without_tf32(work)
-    key = key_of(work)
-    # What was not recorded in one type of 16 bits takes as long in the other.
-    found = fitted.get(key) or fitted.get(key.replace("c10::Half", "c10::BFloat16"))
+    found = _find_fitted(key_of(work), fitted)
     if found is None:
         return time_work(work, rates, DEFAULTS), 1.0
     coefficients = {**DEFAULTS, **found["coefficients"]}
