@@ -166,6 +166,11 @@ def raw_sizes_are_signed(version: str) -> bool:
     return torch_release(version) >= (2, 13)
 
 
+def process_groups_ask_backends(version: str) -> bool:
+    """Return whether a process group has the rank and size of its backend, as in 2.15. Until 2.13 it kept its own."""
+    return torch_release(version) >= (2, 14)
+
+
 def wraps_null_streams(version: str) -> bool:
     """Return whether ``ExternalStream(0)`` is the default stream: since 2.13. Before, it was a new one of the pool."""
     return torch_release(version) >= (2, 13)

@@ -16,6 +16,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 from torch._C._distributed_c10d import HashStore, ProcessGroupGloo
 
+from .._compat import process_groups_ask_backends
 from ..rehearsal import network as links
 from . import rules
 from .communicator import Communicator, made
@@ -325,7 +326,7 @@ class SimulatedNCCL(SimulatedGroup, Communicator):
         timeout: timedelta | None = None,
     ) -> None:
         options = read_options(options, timeout)
-        _initialize(self, options._timeout)
+        _initialize(self, options._timeout, rank, size)
         self._options = options
         self.checking = None
         self._splits, self._number = 0, 0
@@ -344,7 +345,7 @@ class SimulatedGloo(SimulatedGroup, ProcessGroupGloo):
     checking: Any = None
 
     def __init__(self, store: Any, rank: int, size: int, *_: Any, timeout: timedelta = TIMEOUT) -> None:
-        _initialize(self, timeout)
+        _initialize(self, timeout, rank, size)
         self._simulate(rank, size)
 
     @property
@@ -353,10 +354,15 @@ class SimulatedGloo(SimulatedGroup, ProcessGroupGloo):
         return self
 
 
-def _initialize(group: Any, timeout: timedelta) -> None:
-    """Let the part in C++ be a group of its own, which connects to no other rank."""
+def _initialize(group: Any, timeout: timedelta, rank: int, size: int) -> None:
+    """Let the part in C++ be a group that connects to no other rank."""
     options: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # not in the stubs
-    options._devices = [ProcessGroupGloo.create_device(hostname="127.0.0.1")]
     options._threads = 1
     options._timeout = timeout
-    ProcessGroupGloo.__init__(group, HashStore(), 0, 1, options)
+    device: dict[str, Any] = {"hostname": "127.0.0.1"}
+    if process_groups_ask_backends(torch.__version__):
+        device["lazy_init"] = True  # connects with the first call, which never comes
+    else:
+        rank, size = 0, 1
+    options._devices = [ProcessGroupGloo.create_device(**device)]
+    ProcessGroupGloo.__init__(group, HashStore(), rank, size, options)
