@@ -344,7 +344,7 @@ class SimulatedGloo(SimulatedGroup, ProcessGroupGloo):
     bound_device_id: Any = None
     checking: Any = None
 
-    def __init__(self, store: Any, rank: int, size: int, *_: Any, timeout: timedelta = TIMEOUT) -> None:
+    def __init__(self, store: Any, rank: int, size: int, *_: Any, timeout: timedelta = TIMEOUT, **__: Any) -> None:
         _initialize(self, timeout, rank, size)
         self._simulate(rank, size)
 
