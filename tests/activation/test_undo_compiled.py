@@ -87,7 +87,9 @@ def test_tensors_that_are_left_compute_and_come_home() -> None:
     assert x.tolist() == [1.0] * 4 and x.clone().is_cuda
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         x + torch.ones(4)
-    with pytest.raises((AssertionError, RuntimeError), match="Torch not compiled with CUDA enabled"):
+    # A CUDA build looks for NVIDIA's driver once in a process: that was while another GPU answered.
+    words = "invalid argument to exchangeDevice" if torch.version.cuda else "Torch not compiled with CUDA enabled"
+    with pytest.raises((AssertionError, RuntimeError), match=words):
         torch.cuda.synchronize()
 
 
