@@ -115,26 +115,24 @@ def language_model(device: str, length: int = 35, batch: int = 20) -> tuple[nn.M
     return model, torch.randint(2000, (batch, length), device=device)
 
 
-def lstm_forward(device: str) -> Step:
-    """Return the language model's evaluation: no gradients."""
-    model, text = language_model(device)
+def without_gradients(model: nn.Module, text: torch.Tensor, read: Callable[[torch.Tensor], torch.Tensor]) -> Step:
+    """Return a call of the model that ends with a number."""
 
     @torch.no_grad()
     def step() -> float:
-        return float(model(text).sum())
+        return float(read(model(text)))
 
     return step
+
+
+def lstm_forward(device: str) -> Step:
+    """Return the language model's evaluation."""
+    return without_gradients(*language_model(device), torch.sum)
 
 
 def lstm_word(device: str) -> Step:
     """Return a step of generation: one word of one text."""
-    model, text = language_model(device, 1, 1)
-
-    @torch.no_grad()
-    def step() -> float:
-        return float(model(text).argmax())
-
-    return step
+    return without_gradients(*language_model(device, 1, 1), torch.argmax)
 
 
 def lstm_sample(device: str) -> Step:

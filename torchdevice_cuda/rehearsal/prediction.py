@@ -155,8 +155,10 @@ class Predictor:
     def predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float, int, float]:
         """Return nanoseconds, kernels, no id, and the factor beside a collective of a call of the native device's."""
         call = read_call(name, described, is_tf32)
-        is_product = call.name not in _FREE and call.name != KERNEL and find_cost(call).product is not None
-        return (*self.time(call), -1, crowd(self._rates) if is_product else 1.0)
+        if call.name in _FREE or call.name == KERNEL:
+            return (*self.time(call), -1, 1.0)
+        work = find_cost(call)
+        return (*self._time_work(work), -1, 1.0 if work.product is None else crowd(self._rates))
 
     def time(self, call: Call) -> tuple[float, float]:
         """Return the nanoseconds and the kernels of a call."""
@@ -164,7 +166,9 @@ class Predictor:
             return 0.0, 0.0
         if call.name == KERNEL:
             return time_kernel(call.arguments, self._rates, self._fitted["add"]["coefficients"]), 1.0
-        work = find_cost(call)
+        return self._time_work(find_cost(call))
+
+    def _time_work(self, work: Work) -> tuple[float, float]:
         return predict_work(work, self._rates, self._fitted) if work.elements else (0.0, 0.0)
 
 

@@ -165,8 +165,7 @@ def transforms(call: Call) -> Work:
     shape = read_shape(call, 0)
     dims = call.get(1, (-1,))
     passes = sum(1 if shape.sizes[dim] <= _WHOLE else 3 for dim in dims)
-    written = shape.bytes
     if call.name == "_fft_r2c":
         passes += not call.get(3, True)  # the other half is copied
-    moved = float(passes * (shape.bytes + written))
-    return Work(call.name, moved, float(shape.bytes + written), shape.elements)
+    once = float(2 * shape.bytes)
+    return Work(call.name, passes * once, once, shape.elements)
