@@ -171,6 +171,11 @@ def process_groups_ask_backends(version: str) -> bool:
     return torch_release(version) >= (2, 14)
 
 
+def blas_lt_has_own_workspace(version: str) -> bool:
+    """Return whether cuBLASLt takes a workspace besides cuBLAS's."""
+    return torch_release(version) < (2, 12)
+
+
 def wraps_null_streams(version: str) -> bool:
     """Return whether ``ExternalStream(0)`` is the default stream: since 2.13. Before, it was a new one of the pool."""
     return torch_release(version) >= (2, 13)

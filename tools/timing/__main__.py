@@ -6,6 +6,7 @@ python tools/timing errors               # errors by family, each call predicted
 python tools/timing errors --refit 5     # each fifth of the calls predicted by a fit to the other four
 python tools/timing published            # rehearsed training steps, and published measurements of them
 python tools/timing kernels              # kernels in CUDA C++ and Triton, launched here, and recorded ones
+python tools/timing peaks                # the most memory that recorded steps take, rehearsed here
 """
 
 from __future__ import annotations
@@ -121,11 +122,17 @@ def main() -> None:
     published = commands.add_parser("published")
     published.add_argument("--only", default="", metavar="WORDS", help="of a GPU and a program")
     commands.add_parser("kernels")
+    commands.add_parser("peaks")
     arguments = parser.parse_args()
     if arguments.command == "kernels":
         from timing.kernels import print_kernels
 
         print_kernels()
+        return
+    if arguments.command == "peaks":
+        from timing.peaks import print_peaks
+
+        print_peaks()
         return
     if arguments.command == "published":
         from timing.published import print_published

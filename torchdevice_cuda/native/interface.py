@@ -329,8 +329,8 @@ class Native(NativeMemory, Device, Protocol):
     def start_clock(self, predict: Any, report: Callable[[str], None], launch_ns: int, gap_ns: int) -> None:
         """Keep the GPU's time from now on: ``predict`` describes a call.
 
-        It returns nanoseconds, kernels, an id to count it by, or -1, and how many times as long it takes beside a
-        collective.
+        It returns nanoseconds, kernels, an id to count it by, or -1, how many times as long it takes beside a
+        collective, and the workspaces of cuBLAS that it takes (``rehearsal/blas.py``).
 
         ``report`` is called with the name of a kernel that has no prediction.
         """
@@ -346,6 +346,15 @@ class Native(NativeMemory, Device, Protocol):
 
     def read_clock_counts(self) -> tuple[list[int], int]:
         """Return the calls by the id that ``predict`` returned, and the nanoseconds that computing took here."""
+
+    def set_workspaces(self, blas_bytes: int, blas_lt_bytes: int) -> None:
+        """Set the sizes of cuBLAS's workspaces that are allocated from now on."""
+
+    def count_workspaces(self) -> int:
+        """Return how many workspaces of cuBLAS are allocated."""
+
+    def clear_workspaces(self) -> None:
+        """Free them."""
 
     # ---------------------------------------------------------------- rehearsal
     def start_rehearsal(self, report: Callable[[str, str], None]) -> None:

@@ -252,7 +252,10 @@ _PARTS: dict[str, dict[str, Part]] = {
         "clock": Part(
             _single("clock", 16),
             "the clock of a GPU: predicted times",
-            functions=("start_clock", "stop_clock", "read_clock_counts", "add_work", "predict_kernel"),
+            functions=(
+                *("start_clock", "stop_clock", "read_clock_counts", "add_work", "predict_kernel"),
+                *("set_workspaces", "count_workspaces", "clear_workspaces"),
+            ),
         ),
         "rehearsal": Part(
             {"rehearsal": Unit("-O1", ("rehearsal", "inference"), seconds=22)},

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from ..settings import gpus
+from .blas import find_blas_bytes
 from .calls import Call
 from .families import find_cost
 from .prediction import GAP_NS, LAUNCH_NS, Predictor
@@ -15,11 +16,8 @@ from .steps import Memory, Recorder
 
 #: GPUs that programs are most often planned for.
 USUAL = ("t4", "l4", "a10", "rtx-3090", "rtx-4090", "rtx-5090", "a100-40", "l40s", "a100-80", "h100", "h200", "b200")
-#: What a GPU's memory also holds: CUDA's context (an estimate), and cuBLAS's workspaces, which were 65 MiB on an H200;
-#: elsewhere they have the sizes that PyTorch asks for.
+#: What a GPU's memory also holds: CUDA's context (an estimate).
 CONTEXT = 512 << 20
-_WORKSPACES = {9: 65 << 20}
-_WORKSPACE = 17 << 20
 
 PRODUCTS, MEMORY, COPIES = "tensor cores", "memory bandwidth", "copies"
 LAUNCHES, HOST = "launches", "host: Python, data loading"
@@ -58,11 +56,15 @@ def make_rows(recorder: Recorder, keys: Iterable[str], prices: Mapping[str, floa
 
 def _make_row(recorder: Recorder, key: str, price: float | None) -> Row:
     gpu = gpus.find(key)
-    fixed = CONTEXT + _WORKSPACES.get(gpu.capability[0], _WORKSPACE)
+    fixed = CONTEXT + recorder.memory.workspaces * (_size_workspace(gpu) - _size_workspace(recorder.gpu))
     verdict, advice = judge(recorder.memory, gpu.memory - fixed)
     ns, bottleneck = time_step(recorder, gpu)
     needed = recorder.memory.reserved + fixed
     return Row(key, gpu.name, gpu.memory, needed, verdict, advice, ns, bottleneck, price)
+
+
+def _size_workspace(gpu: gpus.Gpu) -> int:
+    return find_blas_bytes(gpu.capability[0])
 
 
 def judge(memory: Memory, available: int) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypedDict
 
 from ..settings.gpus import Gpu
+from .blas import NONE, find_blas_bytes, find_workspaces, size_workspaces
 from .calls import Call, Shape
 from .families import find_cost
 from .kernels import KERNEL, Counts, estimate, time_kernel
@@ -152,13 +153,14 @@ class Predictor:
         self._rates = Rates.of(gpu)
         self._fitted = read_efficiency()
 
-    def predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float, int, float]:
-        """Return nanoseconds, kernels, no id, and the factor beside a collective of a call of the native device's."""
+    def predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float, int, float, int]:
+        """Return nanoseconds, kernels, no id, the factor beside a collective, and the workspaces of a call."""
         call = read_call(name, described, is_tf32)
         if call.name in _FREE or call.name == KERNEL:
-            return (*self.time(call), -1, 1.0)
+            return (*self.time(call), -1, 1.0, NONE)
         work = find_cost(call)
-        return (*self._time_work(work), -1, 1.0 if work.product is None else crowd(self._rates))
+        crowded = 1.0 if work.product is None else crowd(self._rates)
+        return (*self._time_work(work), -1, crowded, find_workspaces(call))
 
     def time(self, call: Call) -> tuple[float, float]:
         """Return the nanoseconds and the kernels of a call."""
@@ -252,8 +254,11 @@ class _ForeignWork:
 
 def start(device: Any, gpu: Gpu) -> Callable[[], None]:
     """Let the device's streams take the time that this GPU would need; return the function that ends it."""
+    import torch
+
     report = make_reporter()
     device.start_clock(Predictor(gpu).predict, report, LAUNCH_NS, GAP_NS)
+    size_workspaces(device, find_blas_bytes(gpu.capability[0]), torch.__version__)
     original = device.ForeignWork
     members = {"device": device, "original": original, "report": staticmethod(report)}
     device.ForeignWork = type("ForeignWork", (_ForeignWork,), members)

@@ -127,16 +127,26 @@ def _is_causal(call: Call) -> bool:
     return bool(call.get(CAUSAL[call.name], False))
 
 
+#: Gates by cuDNN's number of the network: both plain ones, the LSTM, the GRU.
+_GATES = (1, 1, 4, 3)
+
+
 def recurrent(call: Call) -> Work:
     """Return the cost of cuDNN's recurrent networks: a product per layer for the inputs, and one per step."""
     x = read_shape(call, 0)
-    numbers = [a for a in call.arguments if type(a) is int]
     backward = call.name.endswith("backward")
-    hidden, layers = numbers[2], numbers[4]
-    b, s = x.sizes[0], x.sizes[1]
-    steps = s * layers
-    product = Product(b, 4 * hidden, x.sizes[-1] + hidden, _product_type(call, x), steps)
-    weights = max((t.bytes for t in call.tensors if len(t.sizes) == 1), default=0)
+    # From the mode on, the backward pass has four arguments more before its own.
+    mode, hidden, _, layers, is_batch_first, *_ = call.arguments[10 if backward else 6 :]
+    both_ways, lengths = call.arguments[17 if backward else 13], call.get(18 if backward else 14, ())
+    if len(x.sizes) == 2:  # a packed sequence, with the sizes of its batches
+        s = len(lengths) if isinstance(lengths, tuple) and lengths else 1
+        b = x.sizes[0] // s
+    else:
+        b, s = x.sizes[:2] if is_batch_first else x.sizes[1::-1]
+    steps = s * layers * (2 if both_ways is True else 1)
+    product = Product(b, _GATES[mode] * hidden, x.sizes[-1] + hidden, _product_type(call, x), steps)
+    chunk = max((t.bytes for t in call.tensors if len(t.sizes) == 1), default=0)
+    weights = chunk or sum(t.bytes for t in call.get(1, ()) if isinstance(t, Shape))
     flops = product.flops * (2 if backward else 1)
     return Work(f"{call.name} {product.type}", weights * s / 8, weights, flops, steps, product)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .blas import find_workspaces
 from .calls import Call
 from .prediction import GAP_NS, LAUNCH_NS, Predictor, Report, make_reporter, read_call
 
@@ -32,6 +33,7 @@ class Memory:
     parameters: int = 0
     gradients: int = 0
     state: int = 0
+    workspaces: int = 0  # how many of cuBLAS are in it
 
     @property
     def kept(self) -> int:
@@ -53,6 +55,9 @@ class Device(Protocol):
     def read_clock_counts(self) -> tuple[list[int], int]:
         """Return the calls by that id, and the nanoseconds that computing took here."""
 
+    def count_workspaces(self) -> int:
+        """Return how many workspaces of cuBLAS are allocated."""
+
 
 class Recorder:
     """The calls of a program, its steps and its memory, while it runs."""
@@ -61,6 +66,7 @@ class Recorder:
         self.calls: list[Call] = []
         self.steps: list[Step] = []
         self.memory = Memory()
+        self.gpu = gpu
         self._device = device
         self._predictor = Predictor(gpu)
         self._optimizer: object = None
@@ -81,10 +87,10 @@ class Recorder:
         if not self.steps:
             self._add_step()
 
-    def _predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float, int, float]:
+    def _predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float, int, float, int]:
         call = read_call(name, described, is_tf32)
         self.calls.append(call)
-        return (*self._predictor.time(call), len(self.calls) - 1, 1.0)
+        return (*self._predictor.time(call), len(self.calls) - 1, 1.0, find_workspaces(call))
 
     def _read(self) -> tuple[list[int], int, int]:
         calls, computing_ns = self._device.read_clock_counts()
@@ -112,6 +118,7 @@ class Recorder:
         memory = self.memory
         memory.allocated = max(memory.allocated, *(torch.cuda.max_memory_allocated(i) for i in devices))
         memory.reserved = max(memory.reserved, *(torch.cuda.max_memory_reserved(i) for i in devices))
+        memory.workspaces = self._device.count_workspaces()
         parameters = [p for optimizer in self._optimizers.values() for g in optimizer.param_groups for p in g["params"]]
         memory.parameters = max(memory.parameters, _count_bytes(parameters))
         memory.gradients = max(memory.gradients, _count_bytes(p.grad for p in parameters))

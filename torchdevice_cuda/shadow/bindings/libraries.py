@@ -6,12 +6,11 @@ functions that would run code for an NVIDIA GPU raise an error with an alternati
 
 from __future__ import annotations
 
-import os
-import re
 from typing import Any, NoReturn
 
 import torch
 
+from ... import rehearsal
 from ..._compat import cudnn_version, cusparselt_version
 from ...drivers import active
 from ...drivers.traits import Trait
@@ -95,17 +94,9 @@ def _cudnn_set_conv_benchmark_empty_cache(enable: bool) -> None:
 
 
 # --------------------------------------------------------------------------- cuBLAS
-# Sizes that a program has set; otherwise CUDA's default is shown. The host's BLAS needs no workspace.
+# Sizes that a program has set; otherwise CUDA's default is shown. The host's BLAS needs no workspace: it is allocated
+# only where memory is predicted too (rehearsal/blas.py).
 _workspace: dict[str, int] = {}
-_KIB = 1024
-
-
-def _configured(text: str | None) -> int | None:
-    """Return the bytes of CUBLAS_WORKSPACE_CONFIG: pairs of KiB and count, such as ``:4096:2:16:8``."""
-    if not text or not re.fullmatch(r"(:\d+:\d+)+", text):
-        return None
-    numbers = [int(number) for number in text[1:].split(":")]
-    return sum(size * count * _KIB for size, count in zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def _checked_size(size: object, whose: str) -> int:
@@ -120,31 +111,38 @@ def _cuda_getCublasWorkspaceSize() -> int:
     """Return the workspace bytes: the program's, else the environment's, else CUDA's for such a device."""
     if "cublas" in _workspace:
         return _workspace["cublas"]
-    # cuBLAS's own variable, not a setting of torchdevice_cuda
-    configured = _configured(os.environ.get("CUBLAS_WORKSPACE_CONFIG"))
-    if configured is not None:
-        return configured
-    if active().settings.claimed_capability[0] >= 9:
-        return 4096 * 8 * _KIB
-    return (4096 * 2 + 16 * 8) * _KIB
+    from ...rehearsal import blas
+
+    return blas.find_blas_bytes(active().settings.claimed_capability[0])
+
+
+def _apply_size() -> None:
+    device = active().native
+    if device is not None and rehearsal.is_timed():
+        from ...rehearsal import blas
+
+        blas.size_workspaces(device, _cuda_getCublasWorkspaceSize(), torch.__version__)
 
 
 def _cuda_setCublasWorkspaceSize(size: int) -> None:
-    """Store a size."""
+    """Store a size, which a GPU whose time is predicted allocates."""
     _workspace["cublas"] = _checked_size(size, "cublas")
+    _apply_size()
 
 
 def _cuda_resetCublasWorkspaceSize() -> None:
     """Restore the default."""
     _workspace.pop("cublas", None)
+    _apply_size()
 
 
 def _cuda_getCublasLtWorkspaceSize() -> int:
     """Return cuBLASLt's workspace bytes: the program's, else the environment's, else it shares cuBLAS's."""
     if "cublaslt" in _workspace:
         return _workspace["cublaslt"]
-    kib = os.environ.get("CUBLASLT_WORKSPACE_SIZE", "")
-    return int(kib) * _KIB if kib.isdecimal() else _cuda_getCublasWorkspaceSize()
+    from ...rehearsal import blas
+
+    return blas.find_blas_lt_bytes(otherwise=_cuda_getCublasWorkspaceSize())
 
 
 def _cuda_setCublasLtWorkspaceSize(size: int) -> None:
@@ -162,7 +160,10 @@ def _cudnn_clear_dropout_state() -> None:
 
 
 def _cuda_clearCublasWorkspaces() -> None:
-    """Do nothing: the host's BLAS has no workspaces."""
+    """Free those that a GPU has whose time is predicted; the host's BLAS has none."""
+    device = active().native
+    if device is not None and rehearsal.is_timed():
+        device.clear_workspaces()
 
 
 def _cuda_getHipblasltVersion() -> NoReturn:

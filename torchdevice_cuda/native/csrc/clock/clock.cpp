@@ -185,6 +185,7 @@ void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack)
     const Unclocked computing;
     predicted = predictions().find(op, arguments);
     waits = f.reads_back || f.only_reads || f.waiting || waits_for_copy(op, arguments);
+    take_workspaces(predicted.blas, index);
     const auto restore = c10::make_scope_exit([saved = t_predicted_ns] { t_predicted_ns = saved; });
     t_predicted_ns = predicted.ns;
     g_next(op, keys, stack);
@@ -311,6 +312,7 @@ void stop_clock() {
   g_defer.compare_exchange_strong(own, nullptr);
   simulate_time(false);
   publish_utilization(false);
+  clear_workspaces();
 }
 
 ClockCounts read_clock_counts() {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "clock/workspaces.h"
+
 namespace hostdevice {
 
 struct StreamState;
@@ -19,6 +21,7 @@ struct Prediction {
   int launches = 0;
   int id = -1;         // under which its calls are counted
   double crowded = 1;  // how many times as long it takes beside a collective
+  Blas blas = Blas::kNone;
 };
 // Predicts a call; may run Python.
 using Predict = Prediction (*)(const std::string& name, c10::ArrayRef<c10::IValue> arguments);

@@ -50,7 +50,7 @@ Prediction call_python(const std::string& name, c10::ArrayRef<IValue> arguments)
   const py::tuple predicted = (*g_function)(name, described, uses_tf32(name));
   return {
       static_cast<int64_t>(predicted[0].cast<double>()), static_cast<int>(predicted[1].cast<double>()),
-      predicted[2].cast<int>(), predicted[3].cast<double>()};
+      predicted[2].cast<int>(), predicted[3].cast<double>(), static_cast<Blas>(predicted[4].cast<int>())};
 }
 
 void call_reporter(const char* name, bool is_estimated) {
@@ -73,6 +73,9 @@ void begin(PyObject* module) {
       "add_work", &add_work, py::arg("name"), py::arg("device"), py::arg("ns"), py::arg("spent_ns"),
       py::arg("takes_multiprocessors") = false, py::call_guard<py::gil_scoped_release>());
   m.def("predict_kernel", &predict_kernel, py::arg("arguments"), py::call_guard<py::gil_scoped_release>());
+  m.def("set_workspaces", &set_workspaces, py::arg("blas_bytes"), py::arg("blas_lt_bytes"));
+  m.def("count_workspaces", &count_workspaces);
+  m.def("clear_workspaces", &clear_workspaces, py::call_guard<py::gil_scoped_release>());
   m.def("read_clock_counts", [] {
     const auto counts = read_clock_counts();
     return std::make_pair(counts.calls, counts.computing_ns);

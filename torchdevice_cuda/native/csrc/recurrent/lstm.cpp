@@ -25,6 +25,7 @@
 #include "operators/alias.h"
 #include "operators/composites.h"
 #include "recurrent/rnn_weights.h"
+#include "recurrent/whole.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 
@@ -372,6 +373,11 @@ bool is_fused(
 std::tuple<Tensor, Tensor, Tensor> lstm(
     const Tensor& input, TensorList hx, TensorList weights, bool biases, int64_t layers, double dropout, bool train,
     bool bidirectional, bool batch_first) {
+  if (hx.size() == 2)
+    if (auto whole = promise_network(
+            {Mode::kLstm, input, nullptr, hx[0], &hx[1], weights, biases, layers, dropout, train, bidirectional,
+             batch_first}))
+      return *whole;
   if (!is_fused(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first)) {
     if (hx.size() == 2) check_contiguous_weights(input, weights, biases, hx[0].sym_size(-1) != hx[1].sym_size(-1));
     auto found = at::native::lstm(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "operators/alias.h"
+#include "recurrent/whole.h"
 
 namespace hostdevice {
 namespace {
@@ -84,15 +85,13 @@ bool is_plain_float(const Tensor& t) {
       !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 
-// Whether CUDA computes a network with cuDNN.
-bool uses_cudnn(const Tensor& input) {
-  return at::globalContext().userEnabledCuDNN() && !c10::impl::dispatch_mode_enabled() && is_plain_float(input) &&
-      input.numel() != 0;
-}
-
 std::tuple<Tensor, Tensor, Tensor> packed_lstm(
     const Tensor& data, const Tensor& sizes, TensorList hx, TensorList weights, bool biases, int64_t layers,
     double dropout, bool train, bool bidirectional) {
+  if (hx.size() == 2)
+    if (auto whole = promise_network(
+            {Mode::kLstm, data, &sizes, hx[0], &hx[1], weights, biases, layers, dropout, train, bidirectional, false}))
+      return *whole;
   if (hx.size() == 2) check_contiguous_weights(data, weights, biases, hx[0].sym_size(-1) != hx[1].sym_size(-1));
   auto found = at::native::lstm(data, sizes, hx, weights, biases, layers, dropout, train, bidirectional);
   refuse_backward_in_eval(data, train, {std::get<0>(found), std::get<1>(found), std::get<2>(found)});
@@ -104,19 +103,25 @@ using Padded =
 using Packed = std::tuple<Tensor, Tensor>(
     const Tensor&, const Tensor&, const Tensor&, TensorList, bool, int64_t, double, bool, bool);
 
-template <Padded* kFunction>
+template <Padded* kFunction, Mode kMode>
 std::tuple<Tensor, Tensor> padded(
     const Tensor& input, const Tensor& hx, TensorList weights, bool biases, int64_t layers, double dropout, bool train,
     bool bidirectional, bool batch_first) {
+  if (auto whole = promise_network(
+          {kMode, input, nullptr, hx, nullptr, weights, biases, layers, dropout, train, bidirectional, batch_first}))
+    return {std::get<0>(*whole), std::get<1>(*whole)};
   check_contiguous_weights(input, weights, biases, false);
   auto found = kFunction(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);
   refuse_backward_in_eval(input, train, {std::get<0>(found), std::get<1>(found)});
   return found;
 }
-template <Packed* kFunction>
+template <Packed* kFunction, Mode kMode>
 std::tuple<Tensor, Tensor> packed(
     const Tensor& data, const Tensor& sizes, const Tensor& hx, TensorList weights, bool biases, int64_t layers,
     double dropout, bool train, bool bidirectional) {
+  if (auto whole = promise_network(
+          {kMode, data, &sizes, hx, nullptr, weights, biases, layers, dropout, train, bidirectional, false}))
+    return {std::get<0>(*whole), std::get<1>(*whole)};
   check_contiguous_weights(data, weights, biases, false);
   auto found = kFunction(data, sizes, hx, weights, biases, layers, dropout, train, bidirectional);
   refuse_backward_in_eval(data, train, {std::get<0>(found), std::get<1>(found)});
@@ -125,15 +130,20 @@ std::tuple<Tensor, Tensor> packed(
 
 void register_networks(Registrar& registrar) {
   registrar.on_host("lstm.data", TORCH_FN(packed_lstm));
-  registrar.on_host("gru.input", TORCH_FN(padded<&at::native::gru>));
-  registrar.on_host("gru.data", TORCH_FN(packed<&at::native::gru>));
-  registrar.on_host("rnn_tanh.input", TORCH_FN(padded<&at::native::rnn_tanh>));
-  registrar.on_host("rnn_tanh.data", TORCH_FN(packed<&at::native::rnn_tanh>));
-  registrar.on_host("rnn_relu.input", TORCH_FN(padded<&at::native::rnn_relu>));
-  registrar.on_host("rnn_relu.data", TORCH_FN(packed<&at::native::rnn_relu>));
+  registrar.on_host("gru.input", TORCH_FN((padded<&at::native::gru, Mode::kGru>)));
+  registrar.on_host("gru.data", TORCH_FN((packed<&at::native::gru, Mode::kGru>)));
+  registrar.on_host("rnn_tanh.input", TORCH_FN((padded<&at::native::rnn_tanh, Mode::kTanh>)));
+  registrar.on_host("rnn_tanh.data", TORCH_FN((packed<&at::native::rnn_tanh, Mode::kTanh>)));
+  registrar.on_host("rnn_relu.input", TORCH_FN((padded<&at::native::rnn_relu, Mode::kRelu>)));
+  registrar.on_host("rnn_relu.data", TORCH_FN((packed<&at::native::rnn_relu, Mode::kRelu>)));
 }
 
 }  // namespace
+
+bool uses_cudnn(const Tensor& input) {
+  return at::globalContext().userEnabledCuDNN() && !c10::impl::dispatch_mode_enabled() && is_plain_float(input) &&
+      input.numel() != 0;
+}
 
 std::optional<Tensor> find_weight_buffer(TensorList weights, bool biases, bool projected) {
   const size_t stride = (biases ? 4 : 2) + (projected ? 1 : 0);

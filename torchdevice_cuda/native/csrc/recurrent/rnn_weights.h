@@ -10,6 +10,9 @@ namespace hostdevice {
 // Return the whole chunk, or none if the weights are not in one.
 std::optional<at::Tensor> find_weight_buffer(at::TensorList weights, bool biases, bool projected);
 
+// Return whether CUDA computes a network with cuDNN.
+bool uses_cudnn(const at::Tensor& input);
+
 // Issue cuDNN's warning about weights that are not in one chunk.
 void warn_not_contiguous();
 // Check the weights of a network that CUDA would compute with cuDNN and that is computed step by step here.
