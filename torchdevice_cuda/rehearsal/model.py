@@ -179,10 +179,12 @@ def time_work(work: Work, rates: Rates, c: Coefficients) -> float:
     product = work.product
     if product is None:
         arithmetic = work.elements * c["each"] / (rates.multiprocessors * rates.speed)
-        count = work.elements / work.row
+        count = work.blocks or work.elements / work.row
         waves = -(-count // (_BLOCKS * rates.multiprocessors))
-        blocks = count * c["block"] / rates.multiprocessors if work.row > 1 else 0.0
-        return c["start"] + max(memory, arithmetic, max(waves * work.row * c["row"], blocks) / rates.speed)
+        blocks = count * c["block"] / rates.multiprocessors if work.row > 1 and not work.is_chain else 0.0
+        computing = max(arithmetic, max(waves * work.row * c["row"], blocks) / rates.speed)
+        busy = memory + computing if work.is_chain else max(memory, computing)
+        return work.repeats * (c["start"] + busy)
     if work.key.startswith("product"):
         passes = work.elements / product.flops
         return c["start"] + max(memory, passes * time_product(product, rates, c, "unaligned" not in work.key))
@@ -207,7 +209,8 @@ def list_coefficients(work: Work) -> tuple[str, ...]:
     if work.key.startswith("copy") and work.key.endswith("host"):
         return ("start", "pcie", "each") if "pageable" in work.key else ("start", "pcie")
     if work.product is None:
-        return ("start", "hbm", "l2", "each", "row", "block") if work.row > 1 else ("start", "hbm", "l2", "each")
+        names = ("start", "hbm", "l2", "each", "row", "block")
+        return names[: 4 if work.row == 1 else 5 if work.is_chain else 6]
     if work.key.startswith("attention"):
         return ("start", "peak", "hbm")
     if work.key.startswith("_cudnn_rnn"):
