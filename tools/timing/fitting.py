@@ -12,7 +12,7 @@ import numpy
 from scipy.optimize import least_squares
 
 from timing.recorded import Samples
-from torchdevice_cuda.rehearsal.model import DEFAULTS, Rates, list_coefficients, place, time_work
+from torchdevice_cuda.rehearsal.model import DEFAULTS, Rates, correct, list_coefficients, place, time_work
 from torchdevice_cuda.rehearsal.prediction import Fitted
 
 #: Coefficients in units of what a key counts: a recording tells their size, no default.
@@ -76,6 +76,23 @@ def list_residuals(samples: Samples, rates: Rates, coefficients: dict[str, float
     return [[*place(work), round(math.log(each.ns / time_work(work, rates, c)), 3)] for work, each in samples]
 
 
+#: Weights of the formula beside recordings that are near.
+_WEIGHTS = (0.15, 0.5, 1.5, 5.0)
+
+
+def choose_weight(residuals: Sequence[list[float]]) -> float:
+    """Return the weight of the formula with which each recording is predicted best by the others."""
+
+    def miss(weight: float) -> float:
+        found = 0.0
+        for i, (*where, residual) in enumerate(residuals):
+            others = itertools.chain(residuals[:i], residuals[i + 1 :])
+            found += min(abs(residual - math.log(correct(where, others, weight))), 1.0)
+        return found
+
+    return min(_WEIGHTS, key=miss) if len(residuals) > 2 else _WEIGHTS[1]
+
+
 #: The most samples by which coefficients are sought.
 _ENOUGH = 60
 
@@ -83,7 +100,8 @@ _ENOUGH = 60
 def fit_samples(samples: Samples, rates: Rates, coefficients: dict[str, float] | None = None) -> Fitted:
     """Fit the coefficients of a key unless they are given, and list the residuals."""
     coefficients = coefficients or fit_one(samples[:: -(-len(samples) // _ENOUGH)], rates)
-    return {"coefficients": coefficients, "residuals": list_residuals(samples, rates, coefficients)}
+    residuals = list_residuals(samples, rates, coefficients)
+    return {"coefficients": {**coefficients, "formula": choose_weight(residuals)}, "residuals": residuals}
 
 
 def fit(groups: Mapping[str, Samples], rates: Rates) -> dict[str, Fitted]:

@@ -24,8 +24,9 @@ _FUNCTIONS = {
     **dict.fromkeys(
         "exp expf __expf exp2f log logf __logf log2f sqrt sqrtf rsqrt rsqrtf sin sinf __sinf cos cosf __cosf tan tanf "
         "tanh tanhf pow powf __powf erf erff".split(),
-        8,
+        16,
     ),
+    "__syncthreads": 8,
 }
 
 

@@ -194,15 +194,21 @@ def scatters(call: Call) -> Work:
     return Work(f"{call.name}{source.item_bytes}", read + source.bytes, read, source.elements)
 
 
+#: Bytes that memory moves in the time of one access: what a thread costs that waits for each.
+_IN_FLIGHT = 2.4e6
+
+
 def losses(call: Call) -> Work:
-    """Return the cost of a negative log likelihood: one element of each row; the gradient's others become zero."""
-    index = next(t for t in call.tensors if t.type == "long int")
-    if call.name.endswith("backward"):
-        scores = call.tensors[1]
-        return Work(call.name, scores.bytes, scores.bytes, scores.elements)
-    scores = call.tensors[0]
-    kind = " wide" if scores.sizes and scores.sizes[-1] > 1024 else ""
-    return Work(call.name + kind, index.bytes * 5, index.bytes * 5, index.elements, index.elements)
+    """Return the cost of a negative log likelihood: one element of each row; the gradient's others become zero.
+
+    One block goes through all rows, a thread through about 16 of them, unless there are too many.
+    """
+    scores = call.tensors[call.name.endswith("backward")]
+    rows = max(scores.elements // max(scores.sizes[-1] if scores.sizes else 1, 1), 1)
+    threads = min(max(1 << max(round(math.log2(rows / 16)), 0), 32), 1024) if rows > 16 else 32
+    steps = -(-rows // threads)
+    moved = float(scores.bytes) if call.name.endswith("backward") else steps * _IN_FLIGHT
+    return Work(call.name, moved, scores.bytes, rows, steps, blocks=1, is_chain=True)
 
 
 _LISTS = ("_foreach", "_fused_adam", "_fused_sgd", "_fused_adagrad", "_amp_foreach")

@@ -35,6 +35,7 @@ DEFAULTS: Coefficients = {
     "power": 1.0,
     "pcie": 0.85,
     "launches": 1.0,
+    "formula": 0.15,
 }
 #: Bytes of pageable memory that the driver copies before a transfer starts.
 _STAGED = float(1 << 20)
@@ -96,6 +97,11 @@ class Rates:
     flops: Mapping[str, float]
     has_tf32: bool
 
+    @property
+    def cycles(self) -> float:
+        """Return the cycles of a multiprocessor in a nanosecond."""
+        return self.speed * _RECORDED_CLOCK_MHZ / 1e3
+
     @classmethod
     def of(cls, gpu: Gpu) -> Rates:
         """Read a profile."""
@@ -130,7 +136,7 @@ def find_rate(kind: str, rates: Rates, has_own: bool) -> float:
     """Return the operations of a multiprocessor in a nanosecond, with kernels of the GPU's own or older ones."""
     own = rates.flops.get(kind, rates.flops["float"]) / rates.multiprocessors
     shared = _SHARED_KERNELS.get(kind)
-    return own if has_own or shared is None else min(own, shared * rates.speed * _RECORDED_CLOCK_MHZ / 1e3)
+    return own if has_own or shared is None else min(own, shared * rates.cycles)
 
 
 #: Multiprocessors that NCCL's rings take, and how much products slow down by the share that is taken, as recorded.
@@ -229,16 +235,19 @@ def place(work: Work) -> tuple[float, ...]:
     return tuple(round(math.log(max(size, 1)), 2) for size in sizes)
 
 
-#: The distance at which a recording counts for half as much, and the weight of having none.
-_NEAR, _NONE = 0.5, 0.15
+#: The distance at which a recording counts for half as much.
+_NEAR = 0.5
 
 
-def correct(where: Sequence[float], residuals: Iterable[Sequence[float]]) -> float:
-    """Return the factor by which recorded calls near this one took longer; each row is coordinates and a residual."""
+def correct(where: Sequence[float], residuals: Iterable[Sequence[float]], formula: float) -> float:
+    """Return the factor by which recorded calls near this one took longer; each row is coordinates and a residual.
+
+    `formula` is the weight of none: the better the formula, the less its residuals tell of other calls.
+    """
     total = weights = 0.0
     for *there, residual in residuals:
         distance = sum((a - b) ** 2 for a, b in zip(where, there, strict=True))
         weight = 0.5 ** (distance / _NEAR**2)
         total += weight * residual
         weights += weight
-    return math.exp(total / (weights + _NONE))
+    return math.exp(total / (weights + formula))

@@ -110,7 +110,7 @@ _TRAINING = {"native_batch_norm": 5, "native_batch_norm_backward": 7}
 
 
 def _is_cudnn_batch_norm(call: Call) -> bool:
-    """Return whether CUDA normalizes with cuDNN: images in training, with weights, in the usual layout, not bfloat16."""
+    """Return whether CUDA normalizes with cuDNN: images in training with weights, in the usual layout, not bfloat16."""
     weight_at = 2 if call.name.endswith("backward") else 1
     if call.name not in _TRAINING or not call.get(_TRAINING[call.name], False) or call.get(weight_at) is None:
         return False
@@ -142,7 +142,7 @@ def predict_work(work: Work, rates: Rates, fitted: Mapping[str, Fitted]) -> tupl
     if found is None:
         return time_work(work, rates, DEFAULTS), 1.0
     coefficients = {**DEFAULTS, **found["coefficients"]}
-    factor = correct(place(work), found["residuals"])
+    factor = correct(place(work), found["residuals"], coefficients["formula"])
     return time_work(work, rates, coefficients) * factor, coefficients["launches"]
 
 

@@ -70,22 +70,24 @@ def _divide_columns(row: int, results: int) -> tuple[int, int]:
 def rows(call: Call) -> Work:
     """Return the cost of an operator along a dimension that writes what it reads: softmax, normalization."""
     shape = read_shape(call, 0)
-    row, how = (shape.sizes[-1] if shape.sizes else 1), ""
-    count = sum(t.bytes for t in call.tensors)
-    if call.name.endswith("softmax"):
-        dim, rank = call.get(1, -1), max(len(shape.sizes), 1)
+    row = shape.sizes[-1] if shape.sizes else 1
+    moved = float(sum(t.bytes for t in call.tensors) + shape.bytes)
+    key = call.name
+    if "softmax" in call.name:
+        is_forward = call.name.endswith("_softmax")
+        dim, rank = call.get(1 if is_forward else 2, -1), max(len(shape.sizes), 1)
         if dim % rank != rank - 1:
             blocks, steps = _divide_softmax(shape.sizes[dim], math.prod(shape.sizes[dim % rank + 1 :]))
             blocks *= math.prod(shape.sizes[: dim % rank])
-            moved = float(count + shape.bytes)
-            return Work(f"{call.name} columns", moved, moved, blocks * steps, steps, is_chain=True)
-    else:
-        how = "" if row <= 1024 or "softmax" not in call.name else " long"
-    if call.name.endswith("_softmax") and row > 1024 and not how:
-        how = " long"
-    if call.name.endswith("norm_backward") and any(call.arguments[-1][1:]):
-        how = " of weights"
-    return Work(call.name + how, count + shape.bytes, count + shape.bytes, shape.elements, row)
+            return Work("softmax columns", moved, moved, blocks * steps, steps, is_chain=True)
+        # A warp takes a short row, a block's registers a longer one.
+        if row > (2048 if is_forward else 1024):
+            key = "softmax registers" if is_forward and row <= 9 * 1024 else f"{call.name} long"
+    elif call.name.endswith("norm_backward") and any(call.arguments[-1][1:]):
+        key = f"{call.name} of weights"
+    elif row % 4:  # elements are not loaded by fours
+        key = f"{call.name} odd"
+    return Work(key, moved, moved, shape.elements, row)
 
 
 def _divide_softmax(row: int, inner: int) -> tuple[int, int]:

@@ -60,7 +60,9 @@ def _select(shape: Shape, row: int, call: Call) -> Work:
         # For each digit the blocks of a row are added up one after the other.
         each = min(max(shape.elements // _RESIDENT, 4), 64)
         steps = -(-row // (each * 256)) * item
-        return Work(f"topk blocks{item}", (item + 1.0) * shape.bytes, shape.bytes, elements, steps, blocks=1, is_chain=True)
+        return Work(
+            f"topk blocks{item}", (item + 1.0) * shape.bytes, shape.bytes, elements, steps, blocks=1, is_chain=True
+        )
     # It takes two bits at a time, as often for each type: as long as the passes of a sort of four bytes.
     each = row * 11 + sorting
     return Work("topk", shape.bytes, shape.bytes, count * each, each, is_chain=True)
