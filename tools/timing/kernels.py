@@ -15,6 +15,7 @@ HERE = RECORD.parents[1]
 #: Kernels that a processor computes for minutes.
 _LONG = [
     *((name, 1 << 24) for name in ("arithmetic", "shared", "barriers", "exponents", "sums")),
+    ("barriers", 1 << 20),
     ("product", 1 << 11),
     ("gather", 1 << 26),
 ]

@@ -23,7 +23,6 @@ class Counts:
     operations: float
     products: float = 0.0  # operations in products of matrices
     type: float = 0.0  # of these products, an index of TYPES
-    accessed: float = 0.0  # bytes that threads load and store, from caches and shared memory, too
     scattered: float = 0.0  # of the traffic: sectors read for one access, without the next ones
     warps: float = 0.0  # 0: not known
 
@@ -34,8 +33,6 @@ class Counts:
 
 #: The share of the arithmetic rate that a kernel without loads reaches, as recorded.
 _ARITHMETIC = 0.97
-#: Bytes that the threads of a multiprocessor load or store in a cycle, from shared memory or its cache.
-_LANES = 128
 #: Warps that a multiprocessor runs at a time, and how long one takes that loads, computes little, and stores.
 _WARPS, _LIFETIME_NS = 64, 900.0
 #: Types of products, by their index.
@@ -56,8 +53,7 @@ def time_kernel(arguments: Sequence[Any], rates: Rates, coefficients: Mapping[st
     missed = max(1 - rates.l2_bytes / counts.footprint, 0.0) if counts.footprint else 0.0
     memory = time_memory(Work(KERNEL, counts.memory + 2 * missed * counts.scattered, counts.footprint), rates, c)
     traffic = counts.traffic / (rates.bandwidth * c["l2"])
-    accesses = counts.accessed / (rates.multiprocessors * rates.cycles * _LANES)
     waiting = counts.warps / (rates.multiprocessors * _WARPS) * _LIFETIME_NS
     arithmetic = counts.operations / (rates.flops["float"] * _ARITHMETIC)
     products = counts.products / (rates.flops[TYPES[int(counts.type)]] * c["peak"])
-    return float(c["start"] + max(memory, traffic, waiting, accesses + arithmetic + products))
+    return float(c["start"] + max(memory, traffic, waiting, arithmetic + products))

@@ -97,11 +97,6 @@ class Rates:
     flops: Mapping[str, float]
     has_tf32: bool
 
-    @property
-    def cycles(self) -> float:
-        """Return the cycles of a multiprocessor in a nanosecond."""
-        return self.speed * _RECORDED_CLOCK_MHZ / 1e3
-
     @classmethod
     def of(cls, gpu: Gpu) -> Rates:
         """Read a profile."""
@@ -136,7 +131,7 @@ def find_rate(kind: str, rates: Rates, has_own: bool) -> float:
     """Return the operations of a multiprocessor in a nanosecond, with kernels of the GPU's own or older ones."""
     own = rates.flops.get(kind, rates.flops["float"]) / rates.multiprocessors
     shared = _SHARED_KERNELS.get(kind)
-    return own if has_own or shared is None else min(own, shared * rates.cycles)
+    return own if has_own or shared is None else min(own, shared * rates.speed * _RECORDED_CLOCK_MHZ / 1e3)
 
 
 #: Multiprocessors that NCCL's rings take, and how much products slow down by the share that is taken, as recorded.

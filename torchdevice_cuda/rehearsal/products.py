@@ -51,8 +51,9 @@ def _name_convolution(groups: int, x: Shape, weight: Shape, stride: tuple[int, .
         return "grouped"
     if weight.sizes[1] < 16:
         return "first"
-    # Images in either layout are matrices already.
-    return "pointwise" if set(weight.sizes[2:]) | set(stride) == {1} else "wide"
+    # Images in the usual layout are reordered, unless a pixel alone counts.
+    is_pointwise = set(weight.sizes[2:]) | set(stride) == {1} and not x.is_channels_last
+    return "pointwise" if is_pointwise else "wide"
 
 
 def convolutions(call: Call) -> Work:

@@ -24,13 +24,12 @@ struct Counts {
     std::map<const char*, size_t> allocations;
   };
   Used read, written;
-  double operations = 0, products = 0, accessed = 0;
+  double operations = 0, products = 0;
 
   // `find` returns the allocation of an address.
   template <class Find>
   void add(const void* p, size_t bytes, bool is_write, Find find) {
     const auto at = reinterpret_cast<uintptr_t>(p);
-    accessed += static_cast<double>(std::max(bytes, kLane));
     for (auto sector = at / kSector; sector <= (at + bytes - 1) / kSector; ++sector) {
       const uint64_t key = sector * 2 + is_write;
       if (key == last_) {
@@ -86,7 +85,7 @@ struct Counts {
   }
 
   uint64_t last_ = 0;
-  bool is_last_known_ = false;    // to have been used again, or not to count
+  bool is_last_known_ = false;  // to have been used again, or not to count
   std::vector<uint64_t> keys_;  // twice the key, and one for those that were used again
   size_t size_ = 0;
 };
@@ -120,12 +119,11 @@ class BlockSample {
     const double inner = static_cast<double>(counts_.size()) - 2;
     const double share = inner > 0 ? (static_cast<double>(blocks_) - 2) / inner : 1;
     Counts::Used read, written;
-    double operations = 0, products = 0, accessed = 0, scattered = 0;
+    double operations = 0, products = 0, scattered = 0;
     for (const auto& [block, counts] : counts_) {
       const double weight = block == 0 || block + 1 == blocks_ ? 1 : share;
       operations += weight * counts.operations;
       products += weight * counts.products;
-      accessed += weight * counts.accessed;
       scattered += weight * counts.count_scattered();
       add(read, counts.read, weight);
       add(written, counts.written, weight);
@@ -134,7 +132,7 @@ class BlockSample {
     const double traffic = read.bytes + written.bytes;
     read.allocations.merge(written.allocations);
     const double footprint = std::min(memory, count_bytes(read));
-    return {traffic, memory, footprint, operations, products, accessed, scattered, warps_};
+    return {traffic, memory, footprint, operations, products, scattered, warps_};
   }
 
  private:

@@ -36,7 +36,7 @@ void add_work(
 
 // What a kernel of other code does: the members of KernelCounts (kernel_times.h), and between those the index of its
 // products' type.
-using KernelArguments = std::array<double, 9>;
+using KernelArguments = std::array<double, 8>;
 // Predict such a kernel, including the time between kernels; count the call.
 int64_t predict_kernel(const KernelArguments& arguments);
 bool is_clock_on();

@@ -13,7 +13,6 @@ struct KernelCounts {
   double footprint;  // bytes of distinct memory
   double operations;
   double products = 0;   // operations in products of matrices
-  double accessed = 0;   // bytes that threads load and store, from caches and shared memory, too; at least 4 each
   double scattered = 0;  // of the traffic: sectors that are read for one access, without the next ones
   double warps = 0;      // 0: not known
 };

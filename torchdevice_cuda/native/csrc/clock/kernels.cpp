@@ -52,14 +52,7 @@ bool runs() {
 
 void count(const KernelCounts& counts) {
   const auto ns = predict_kernel(
-      {counts.traffic,
-       counts.memory,
-       counts.footprint,
-       counts.operations,
-       counts.products,
-       0,
-       counts.accessed,
-       counts.scattered,
+      {counts.traffic, counts.memory, counts.footprint, counts.operations, counts.products, 0, counts.scattered,
        counts.warps});
   auto& now = t_launching;
   if (!now.stream) {
@@ -78,7 +71,7 @@ int64_t estimate(const Launching& launch) {
   double bytes = 0;
   for (const auto& block : blocks) bytes += static_cast<double>(block.second);
   report_kernel(launch.name.c_str(), true);
-  return predict_kernel({bytes, bytes, bytes, 0, 0, 0, 0, 0, 0});
+  return predict_kernel({bytes, bytes, bytes, 0, 0, 0, 0, 0});
 }
 
 void end(bool is_launched) {
