@@ -24,6 +24,7 @@ _STARTS: tuple[dict[str, float], ...] = (
     {"tile": 4.0, "peak": 1.5},
     {"tile": 0.25, "step": 5.0},
     {"tile": 0.25, "peak": 0.4},
+    {"tile": 0.03, "peak": 1.35, "step": 3.5},
 )
 #: The weight of the defaults, and the error from which a recording counts less than by its square.
 _PULL, _OUTLIER = 0.05, 0.1
