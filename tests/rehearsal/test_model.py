@@ -28,7 +28,7 @@ from torchdevice_cuda.settings import gpus  # noqa: E402
 
 def test_errors_at_recorded_calls_predicted_without_their_own_recording() -> None:
     errors = sorted(abs(error) for _, error in list_errors(leave_one_out(Rates.of(gpus.find("h200")))))
-    assert len(errors) > 5000
+    assert len(errors) > 4900
     assert errors[len(errors) // 2] < 0.06
     assert sum(error < 0.35 for error in errors) > 0.95 * len(errors)
 
