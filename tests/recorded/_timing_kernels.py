@@ -52,11 +52,67 @@ extern "C" __global__ void product(const float* a, const float* b, float* c, int
   }
   c[row * n + column] = sum;
 }
+extern "C" __global__ void copy4(const float4* x, float4* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n / 4) z[i] = x[i];
+}
+extern "C" __global__ void copy2(const short* x, short* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) z[i] = x[i];
+}
+extern "C" __global__ void transposed(const float* x, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x, rows = n / 1024;
+  if (i < n) z[i] = x[(i % 1024) * rows + i / 1024];
+}
+extern "C" __global__ void stencil(const float* x, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i > 1 && i < n - 2) z[i] = x[i - 2] + x[i - 1] + x[i] + x[i + 1] + x[i + 2];
+}
+extern "C" __global__ void shared(const float* x, float* z, int n) {
+  __shared__ float part[256];
+  int i = blockIdx.x * 256 + threadIdx.x;
+  part[threadIdx.x] = x[i];
+  __syncthreads();
+  float sum = 0.0f;
+  for (int k = 0; k < 256; ++k) sum += part[(threadIdx.x + k) & 255];
+  z[i] = sum;
+}
+extern "C" __global__ void barriers(const float* x, float* z, int n) {
+  __shared__ float part[256];
+  int i = blockIdx.x * 256 + threadIdx.x;
+  part[threadIdx.x] = x[i];
+  for (int k = 0; k < 64; ++k) {
+    __syncthreads();
+    float next = part[(threadIdx.x + 1) & 255];
+    __syncthreads();
+    part[threadIdx.x] = next;
+  }
+  z[i] = part[threadIdx.x];
+}
+extern "C" __global__ void scatter(const float* x, const int* places, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) atomicAdd(z + places[i], x[i]);
+}
+extern "C" __global__ void sums(const float* x, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  float sum = i < n ? x[i] : 0.0f;
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffu, sum, step);
+  if (threadIdx.x % 32 == 0) atomicAdd(z, sum);
+}
+extern "C" __global__ void exponents(const float* x, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float a = x[i];
+  for (int k = 0; k < 50; ++k) a = expf(-a);
+  z[i] = a;
+}
 extern "C" __global__ void pump(const float4* x, float4* y, int n, int times) {
   for (int k = 0; k < times; ++k)
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] = x[i];
 }
 """
+#: Kernels of which more sizes are timed.
+MORE = ("copy4", "copy2", "transposed", "stencil", "shared", "barriers", "scatter", "sums", "exponents")
 
 
 @functools.cache
@@ -78,9 +134,11 @@ def make_kernel(name: str, n: int) -> Call:
     blocks = (-(-n // 256), 1, 1)
     if name == "reduce":
         return lambda: kernel((-(-n // 512), 1, 1), (256, 1, 1), (x, z, n))
-    if name == "gather":
+    if name in ("gather", "scatter"):
         places = torch.randint(0, n, (n,), device="cuda", dtype=torch.int32)
         return lambda: kernel(blocks, (256, 1, 1), (x, places, z, n))
+    if name == "copy2":
+        x, z = x.to(torch.int16), z.to(torch.int16)
     arguments = (x, y, z, n) if name == "saxpy" else (x, z, n)
     return lambda: kernel(blocks, (256, 1, 1), arguments)
 

@@ -36,6 +36,7 @@ from recorded._timing_more import (
     make_sustained,
     make_with_backend,
 )
+from recorded._timing_sizes import LISTS
 from recorded.timing import STEPS, in_tf32, measure
 
 RECORD = "timing-layouts-h200-2.11.json.xz"
@@ -135,9 +136,10 @@ UNITS = {
     "attention": list_attention,
     "dense": list_dense,
     "sorts": list_sorts,
+    **LISTS,
 }
 #: The most cases that share a process, and are lost if it does not end in time.
-SHARED = 80
+SHARED = 160
 SUSTAINED = ("mm bf16 8192", "mm tf32 8192", "mm f32 8192", "mm bf16 4096", "add f32 268435456", "attention bf16 8192")
 
 

@@ -12,7 +12,12 @@ from timing.layouts import RECORD
 
 HERE = RECORD.parents[1]
 #: Kernels that a processor computes for minutes.
-_LONG = [("arithmetic", 1 << 24), ("product", 1 << 11)]
+_LONG = [
+    *((name, 1 << 24) for name in ("arithmetic", "shared", "barriers", "exponents", "sums")),
+    ("barriers", 1 << 20),
+    ("product", 1 << 11),
+    ("gather", 1 << 26),
+]
 
 
 def _measure(call: Callable[[], object]) -> float:

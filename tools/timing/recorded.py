@@ -110,7 +110,22 @@ def _mark_host(case: str, call: Call, kernel: str) -> Call:
 
 
 #: Operators of which a profile lists parts only: those with layouts are whole.
-_PARTS = frozenset(("", "nll_loss_backward", "embedding_dense_backward", "_linalg_solve_ex", "linalg_solve_triangular"))
+_PARTS = frozenset(
+    (
+        "",
+        "nll_loss_backward",
+        "embedding_dense_backward",
+        "_linalg_solve_ex",
+        "linalg_solve_triangular",
+        "_softmax_backward_data",
+    )
+)
+
+
+def _merge_sorts(work: list[list[Any]]) -> list[list[Any]]:
+    """Return a case's kernels, those of the copies within a sort as the sort's."""
+    outer = next((entry for entry in work if entry[0] == "aten::sort"), None)
+    return work if outer is None else [[*outer[:4], *entry[4:]] for entry in work]
 
 
 def list_observed() -> Iterator[Observed]:
@@ -124,7 +139,7 @@ def list_observed() -> Iterator[Observed]:
         if case in replaced:
             continue
         groups: dict[str, list[Any]] = collections.defaultdict(list)
-        for entry in answer["work"]:
+        for entry in _merge_sorts(answer["work"]):
             if entry[0].removeprefix("aten::") not in _PARTS:
                 groups[repr(entry[:4])].append(entry)
         for entries in groups.values():

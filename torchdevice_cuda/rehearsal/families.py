@@ -7,7 +7,10 @@ from collections.abc import Callable
 
 from .calls import Call, Shape
 from .layouts import SECTOR, is_dense, walk
-from .products import CAUSAL, attention, convolutions, dense_linear_algebra, products, recurrent, transforms
+from .products import CAUSAL, attention, convolutions, dense_linear_algebra, products, recurrent
+from .rows import reduction, rows
+from .sorts import sorts
+from .spectra import transforms
 from .work import Work, read_shape
 
 # ---- element-wise --------------------------------------------------------------------------------------------------
@@ -48,15 +51,23 @@ def pointwise(call: Call) -> Work:
     key = name
     if name in ("pow", "pow_"):
         key = "pow 2" if call.get(1) in (2, 2.0, 0.5) else "pow"
-    if (
-        len(call.tensors) > 1
-        and name in ("add", "add_", "mul", "mul_", "sub", "sub_", "div", "div_")
-        and call.tensors[0].sizes
-    ):
-        second = call.tensors[1]
-        if second.sizes and second.sizes != call.broadcast:
-            key = "broadcast"
+    if name in _ARITHMETIC and len(call.tensors) > 1:
+        first, second = call.tensors[:2]
+        if first.sizes and second.sizes:
+            key = _name_pair(first, second, call.broadcast) or name
     return Work(key, read + written, footprint, elements)
+
+
+_ARITHMETIC = frozenset(("add", "add_", "mul", "mul_", "sub", "sub_", "div", "div_"))
+
+
+def _name_pair(first: Shape, second: Shape, sizes: tuple[int, ...]) -> str:
+    """Return the name of the slower kernels for two tensors, or an empty one."""
+    if second.sizes != sizes:
+        return "broadcast"
+    if first.sizes == sizes and walk(first, second).name != "dense":
+        return "strided"
+    return "of two types" if first.type != second.type else ""
 
 
 def _by_type(name: str, shape: Shape) -> str:
@@ -106,52 +117,7 @@ def packing(call: Call) -> Work:
     return Work(key, moved, moved, sum(t.elements for t in given))
 
 
-# ---- rows ----------------------------------------------------------------------------------------------------------
-
-
-def _dims(call: Call, index: int, shape: Shape) -> tuple[int, ...]:
-    dims = call.get(index, ())
-    dims = dims if isinstance(dims, tuple) else (dims,)
-    rank = max(len(shape.sizes), 1)
-    return tuple(d % rank for d in dims) or tuple(range(rank))
-
-
-def reduction(call: Call) -> Work:
-    """Return the cost of reducing some dimensions."""
-    shape = read_shape(call, 0)
-    dims = _dims(call, 2 if call.name == "linalg_vector_norm" else 1, shape) if len(call.arguments) > 1 else ()
-    dims = dims or tuple(range(len(shape.sizes)))
-    row = math.prod(shape.sizes[d] for d in dims) if shape.sizes else 1
-    results = max(shape.elements // max(row, 1), 1)
-    item = 8 if call.name.startswith("arg") else shape.item_bytes
-    how = (
-        "all"
-        if results == 1 and row > 32768
-        else "few"
-        if results == 1
-        else "rows"
-        if shape.sizes and len(shape.sizes) - 1 in dims
-        else "columns"
-    )
-    return Work(f"{call.name} {how}", shape.bytes + results * item, shape.bytes + results * item, shape.elements, row)
-
-
-def rows(call: Call) -> Work:
-    """Return the cost of an operator along the last dimension that writes what it reads: softmax, normalization."""
-    shape = read_shape(call, 0)
-    row, how = (shape.sizes[-1] if shape.sizes else 1), ""
-    if call.name.endswith("softmax"):
-        dim, rank = call.get(1, -1), max(len(shape.sizes), 1)
-        if dim % rank != rank - 1:
-            row, how = shape.sizes[dim], " columns"
-    else:
-        how = "" if row <= 1024 or "softmax" not in call.name else " long"
-    if call.name.endswith("_softmax") and row > 1024 and not how:
-        how = " long"
-    if call.name.endswith("norm_backward") and any(call.arguments[-1][1:]):
-        how = " of weights"
-    count = sum(t.bytes for t in call.tensors)
-    return Work(call.name + how, count + shape.bytes, count + shape.bytes, shape.elements, row)
+# ---- images, rows by indices ---------------------------------------------------------------------------------------
 
 
 def images(call: Call) -> Work:
@@ -173,15 +139,16 @@ def images(call: Call) -> Work:
         written = float(read_shape(call, 1).bytes)
     read = call.read_bytes
     row = shape.sizes[-1] if shape.sizes else 1
-    if "batch_norm" in call.name and len(shape.sizes) > 2:
-        row = shape.sizes[0] * math.prod(shape.sizes[2:])  # of a channel
     if call.name == "native_batch_norm" and not call.get(5, False):  # with running statistics: a product and a sum
         return Work("add", read + written, read + written, shape.elements)
+    if "group_norm" in call.name:  # of a group of an image
+        row = shape.elements // max(shape.sizes[0] * call.get(6 + 2 * call.name.endswith("backward"), 1), 1)
+        return Work(call.name, read + written, read + written, shape.elements, row, is_chain=True)
     if "batch_norm" in call.name:
-        if shape.is_channels_last:  # the kernels are those of rows
-            row = shape.sizes[1]
-        key = f"{call.name}{'' if len(shape.sizes) > 2 and not shape.is_channels_last else ' rows'}"
-        return Work(key, read + written, read + written, shape.elements, row)
+        is_rows = len(shape.sizes) < 3 or shape.is_channels_last
+        row = shape.sizes[1] if is_rows else shape.elements // max(shape.sizes[1], 1)  # of a channel
+        moved = read + written
+        return Work(f"{call.name}{' rows' * is_rows}", moved, moved, shape.elements, row, is_chain=is_rows)
     return Work(call.name, read + written, read + written, max(shape.elements, written / shape.item_bytes), row)
 
 
@@ -227,28 +194,21 @@ def scatters(call: Call) -> Work:
     return Work(f"{call.name}{source.item_bytes}", read + source.bytes, read, source.elements)
 
 
-def sorts(call: Call) -> Work:
-    """Return the cost of a sort, a scan or a selection: passes over keys and indices."""
-    shape = read_shape(call, 0)
-    at = 2 if call.name == "topk" else 1
-    dim = next((value for value in call.arguments[at:] if type(value) is int), -1) if shape.sizes else -1
-    is_last = not shape.sizes or dim % len(shape.sizes) == len(shape.sizes) - 1
-    row = shape.sizes[dim] if shape.sizes else 1
-    kind = "" if row == shape.elements else " rows" if is_last or call.name != "cumsum" else " columns"
-    if row <= 4096 and call.name in ("sort", "topk"):
-        kind += " short" if row > 512 else " shortest"
-    return Work(f"{call.name}{kind}{shape.item_bytes}", shape.bytes, shape.bytes * 4, shape.elements, row)
+#: Bytes that memory moves in the time of one access: what a thread costs that waits for each.
+_IN_FLIGHT = 2.4e6
 
 
 def losses(call: Call) -> Work:
-    """Return the cost of a negative log likelihood: one element of each row; the gradient's others become zero."""
-    index = next(t for t in call.tensors if t.type == "long int")
-    if call.name.endswith("backward"):
-        scores = call.tensors[1]
-        return Work(call.name, scores.bytes, scores.bytes, scores.elements)
-    scores = call.tensors[0]
-    kind = " wide" if scores.sizes and scores.sizes[-1] > 1024 else ""
-    return Work(call.name + kind, index.bytes * 5, index.bytes * 5, index.elements, index.elements)
+    """Return the cost of a negative log likelihood: one element of each row; the gradient's others become zero.
+
+    One block goes through all rows, a thread through about 16 of them, unless there are too many.
+    """
+    scores = call.tensors[call.name.endswith("backward")]
+    rows = max(scores.elements // max(scores.sizes[-1] if scores.sizes else 1, 1), 1)
+    threads = min(max(1 << max(round(math.log2(rows / 16)), 0), 32), 1024) if rows > 16 else 32
+    steps = -(-rows // threads)
+    moved = float(scores.bytes) if call.name.endswith("backward") else steps * _IN_FLIGHT
+    return Work(call.name, moved, scores.bytes, rows, steps, blocks=1, is_chain=True)
 
 
 _LISTS = ("_foreach", "_fused_adam", "_fused_sgd", "_fused_adagrad", "_amp_foreach")

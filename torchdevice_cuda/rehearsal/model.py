@@ -35,6 +35,7 @@ DEFAULTS: Coefficients = {
     "power": 1.0,
     "pcie": 0.85,
     "launches": 1.0,
+    "formula": 0.15,
 }
 #: Bytes of pageable memory that the driver copies before a transfer starts.
 _STAGED = float(1 << 20)
@@ -179,10 +180,12 @@ def time_work(work: Work, rates: Rates, c: Coefficients) -> float:
     product = work.product
     if product is None:
         arithmetic = work.elements * c["each"] / (rates.multiprocessors * rates.speed)
-        count = work.elements / work.row
+        count = work.blocks or work.elements / work.row
         waves = -(-count // (_BLOCKS * rates.multiprocessors))
-        blocks = count * c["block"] / rates.multiprocessors if work.row > 1 else 0.0
-        return c["start"] + max(memory, arithmetic, max(waves * work.row * c["row"], blocks) / rates.speed)
+        blocks = count * c["block"] / rates.multiprocessors if work.row > 1 and not work.is_chain else 0.0
+        computing = max(arithmetic, max(waves * work.row * c["row"], blocks) / rates.speed)
+        busy = memory + computing if work.is_chain else max(memory, computing)
+        return work.repeats * (c["start"] + busy)
     if work.key.startswith("product"):
         passes = work.elements / product.flops
         return c["start"] + max(memory, passes * time_product(product, rates, c, "unaligned" not in work.key))
@@ -207,7 +210,8 @@ def list_coefficients(work: Work) -> tuple[str, ...]:
     if work.key.startswith("copy") and work.key.endswith("host"):
         return ("start", "pcie", "each") if "pageable" in work.key else ("start", "pcie")
     if work.product is None:
-        return ("start", "hbm", "l2", "each", "row", "block") if work.row > 1 else ("start", "hbm", "l2", "each")
+        names = ("start", "hbm", "l2", "each", "row", "block")
+        return names[: 4 if work.row == 1 else 5 if work.is_chain else 6]
     if work.key.startswith("attention"):
         return ("start", "peak", "hbm")
     if work.key.startswith("_cudnn_rnn"):
@@ -226,16 +230,19 @@ def place(work: Work) -> tuple[float, ...]:
     return tuple(round(math.log(max(size, 1)), 2) for size in sizes)
 
 
-#: The distance at which a recording counts for half as much, and the weight of having none.
-_NEAR, _NONE = 0.5, 0.15
+#: The distance at which a recording counts for half as much.
+_NEAR = 0.5
 
 
-def correct(where: Sequence[float], residuals: Iterable[Sequence[float]]) -> float:
-    """Return the factor by which recorded calls near this one took longer; each row is coordinates and a residual."""
+def correct(where: Sequence[float], residuals: Iterable[Sequence[float]], formula: float) -> float:
+    """Return the factor by which recorded calls near this one took longer; each row is coordinates and a residual.
+
+    `formula` is the weight of none: the better the formula, the less its residuals tell of other calls.
+    """
     total = weights = 0.0
     for *there, residual in residuals:
         distance = sum((a - b) ** 2 for a, b in zip(where, there, strict=True))
         weight = 0.5 ** (distance / _NEAR**2)
         total += weight * residual
         weights += weight
-    return math.exp(total / (weights + _NONE))
+    return math.exp(total / (weights + formula))

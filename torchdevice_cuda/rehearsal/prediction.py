@@ -111,8 +111,9 @@ _TRAINING = {"native_batch_norm": 5, "native_batch_norm_backward": 7}
 
 
 def _is_cudnn_batch_norm(call: Call) -> bool:
-    """Return whether CUDA normalizes with cuDNN: images in training, in the usual layout, not in bfloat16."""
-    if call.name not in _TRAINING or not call.get(_TRAINING[call.name], False):
+    """Return whether CUDA normalizes with cuDNN: images in training with weights, in the usual layout, not bfloat16."""
+    weight_at = 2 if call.name.endswith("backward") else 1
+    if call.name not in _TRAINING or not call.get(_TRAINING[call.name], False) or call.get(weight_at) is None:
         return False
     image = call.tensors[0]
     return len(image.sizes) > 2 and not image.is_channels_last and image.type in ("float", "c10::Half")
@@ -142,7 +143,7 @@ def predict_work(work: Work, rates: Rates, fitted: Mapping[str, Fitted]) -> tupl
     if found is None:
         return time_work(work, rates, DEFAULTS), 1.0
     coefficients = {**DEFAULTS, **found["coefficients"]}
-    factor = correct(place(work), found["residuals"])
+    factor = correct(place(work), found["residuals"], coefficients["formula"])
     return time_work(work, rates, coefficients) * factor, coefficients["launches"]
 
 

@@ -41,15 +41,19 @@ _CONVOLUTION_ARGUMENTS = {"cudnn_convolution": (3, 2), "_conv_depthwise2d": (4, 
 
 
 #: Convolutions that are products of large matrices.
-DENSE = ("wide", "first")
+DENSE = ("wide", "first", "pointwise")
 
 
-def _name_convolution(groups: int, x: Shape, weight: Shape) -> str:
+def _name_convolution(groups: int, x: Shape, weight: Shape, stride: tuple[int, ...]) -> str:
     if groups == x.sizes[1] and groups > 1:
         return "depthwise"
     if groups > 1:
         return "grouped"
-    return "wide" if weight.sizes[1] >= 16 else "first"
+    if weight.sizes[1] < 16:
+        return "first"
+    # Images in the usual layout are reordered, unless a pixel alone counts.
+    is_pointwise = set(weight.sizes[2:]) | set(stride) == {1} and not x.is_channels_last
+    return "pointwise" if is_pointwise else "wide"
 
 
 def convolutions(call: Call) -> Work:
@@ -67,7 +71,7 @@ def convolutions(call: Call) -> Work:
         padded = [x.sizes[i + 2] + 2 * padding[i] - weight.sizes[i + 2] for i in range(spatial)]
         out = tuple(padded[i] // max(stride[i], 1) + 1 for i in range(spatial))
     pixels = x.sizes[0] * math.prod(out)
-    name = _name_convolution(groups, x, weight)
+    name = _name_convolution(groups, x, weight, stride)
     kind = "tf32" if x.type == "float" and (call.is_tf32 or name not in DENSE) else x.type
     product = Product(pixels, weight.sizes[0] // groups, math.prod(weight.sizes[1:]), kind, groups)
     # The gradients of the input and of the weight are a product each.
@@ -85,6 +89,11 @@ def convolutions(call: Call) -> Work:
 OLDER_KERNELS = ("flash", "efficient")
 
 
+#: Rows and columns of scores that attention computes together, the width of heads whose products take as long as a
+#: softmax, and how much more time a share of the scores takes than all.
+_TILE, _SOFTMAX, _CAUSAL = 64, 85, 1.15
+
+
 def attention(call: Call) -> Work:
     """Return the cost of attention."""
     q, k, v = (read_shape(call, i + call.name.endswith("backward")) for i in range(3))
@@ -93,17 +102,16 @@ def attention(call: Call) -> Work:
     h, s, t = (q.sizes[1], q.sizes[2], k.sizes[2]) if heads_first else (q.sizes[2], q.sizes[1], k.sizes[1])
     e = q.sizes[3]
     causal = _is_causal(call)
-    product = Product(s, t, e, q.type, b * h)
-    backward = call.name.endswith("backward")
     # Half of the tiles of 128 rows are skipped, except those on the diagonal.
     share = 0.5 + 0.5 / max(s / 128, 1) if causal else 1
-    flops = 2 * product.flops * (2.5 if backward else 1) * share
+    product = Product(s, max(round(t * share), 1), e, q.type, b * h)
+    backward = call.name.endswith("backward")
+    scores = b * h * -(-s // _TILE) * -(-t // _TILE) * _TILE**2 * share
+    flops = 4.0 * scores * (e + _SOFTMAX) * (2.5 if backward else 1) * (_CAUSAL if causal else 1)
     moved = q.bytes * 2 + k.bytes + v.bytes
-    width = next((each for each in (32, 64, 128) if e <= each), 256)
     how, kind = "backward" if backward else "forward", "f32" if q.type == "float" else "half"
     made = next((f" {each}" for each in OLDER_KERNELS if each in call.name), "") if kind == "half" else ""
-    key = f"attention {how}{made} {kind} {width}{' causal' if causal else ''}"
-    return Work(key, moved, moved, flops, s, product)
+    return Work(f"attention {how}{made} {kind}", moved, moved, flops, s, product)
 
 
 #: Where attention's `is_causal` is among the arguments; a backward has the gradient first.
@@ -164,18 +172,3 @@ def dense_linear_algebra(call: Call) -> Work:
     how = " batched" if batch > 1 and not is_looped else " large" if "eigh" in call.name and size > _LARGE else ""
     count = batch if is_looped else 1
     return Work(f"{call.name}{how}", shape.bytes, shape.bytes, count, size)
-
-
-#: The longest transform of one kernel.
-_WHOLE = 8192
-
-
-def transforms(call: Call) -> Work:
-    """Return the cost of a Fourier transform: each kernel reads and writes everything."""
-    shape = read_shape(call, 0)
-    dims = call.get(1, (-1,))
-    passes = sum(1 if shape.sizes[dim] <= _WHOLE else 3 for dim in dims)
-    if call.name == "_fft_r2c":
-        passes += not call.get(3, True)  # the other half is copied
-    once = float(2 * shape.bytes)
-    return Work(call.name, passes * once, once, shape.elements)

@@ -33,6 +33,11 @@ class Work:
     elements: float = 0  # on which arithmetic is done
     row: int = 1  # elements that one block of threads handles in turn
     product: Product | None = None
+    blocks: float = 0.0  # of threads; 0: one for each row
+    #: Its kernels move, and then compute; others do both at a time.
+    is_chain: bool = False
+    #: How often this is done, one after the other.
+    repeats: int = 1
 
 
 def read_shape(call: Call, index: int) -> Shape:
