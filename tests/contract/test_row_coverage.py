@@ -7,7 +7,7 @@ import tempfile
 import pytest
 import torch
 from harness import VIRTUAL, child
-from recorded import case_sets, noting, row_coverage
+from recorded import bits_table, case_sets, noting, row_coverage
 
 from torchdevice_cuda import contract
 
@@ -25,6 +25,11 @@ def test_a_new_row_is_missing_on_the_page(monkeypatch: pytest.MonkeyPatch) -> No
     page = row_coverage.format_page()
     assert "| `some_new` | takes |  | takes |\n" in page
     assert page != row_coverage.PAGE.read_text(encoding="utf-8")
+
+
+def test_results_with_other_bits_have_a_measured_distance() -> None:
+    counts = bits_table.count_equal()
+    assert bits_table.read_distances().keys() == {key for key, (equal, cases) in counts.items() if equal < cases}
 
 
 def test_every_fact_has_sets_that_show_it() -> None:

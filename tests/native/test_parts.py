@@ -53,6 +53,7 @@ NEEDING = {
     "made = [torch.quantize_per_tensor(t, 0.1, 0, torch.qint8).int_repr().cpu() for t in (x, x.cuda())]\n"
     "print(made[0].equal(made[1]))",
     "scans": "x = torch.ones(4); print(x.cuda().cumsum(0).tolist() == [1, 2, 3, 4])",
+    "reductions": "x = torch.rand(9); print(x.cuda().var().cpu().allclose(x.var()))",
     "sparse": "x = torch.eye(3).to_sparse(); print((x.cuda() * 2 + x.cuda()).to_dense().cpu().equal(torch.eye(3) * 3))",
     "composites": "x = torch.randn(20); print(x.cuda().topk(3).values.cpu().equal(x.topk(3).values))",
     "graphs": "g = torch.cuda.CUDAGraph(); x = torch.ones(3, device='cuda')\n"

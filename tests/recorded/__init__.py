@@ -17,13 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT / "tools") not in sys.path:
     sys.path.append(str(ROOT / "tools"))
 
-from record import case_sets, comparison, noting, row_coverage, running, store  # noqa: E402
+from record import bits_table, case_sets, comparison, noting, row_coverage, running, store  # noqa: E402
 from record.case_sets import Case  # noqa: E402
 from record.comparison import find_difference  # noqa: E402
 
 __all__ = [
     "ROOT",
     "Case",
+    "bits_table",
     "case_sets",
     "comparison",
     "find_differences",

@@ -17,6 +17,11 @@ SHAPES = (
     *((7,), (64,), (1000,), (3000,), (4096,), (7, 64), (64, 7), (64, 64), (1000, 64), (64, 1000), (4096, 16)),
     *((16, 4096), (3, 100000), (100000, 3), (8, 3, 1000), (1000, 3, 8), (256, 1024), (512, 33), (33, 2048)),
 )
+#: Rows that begin between aligned addresses, and lengths with remainders of every loop.
+ODD_SHAPES = (
+    *((1001,), (130001,), (100, 1001), (5, 130), (3, 50001), (20, 999), (700, 150), (300, 257), (2000, 129)),
+    *((1000, 1000), (40, 6, 50), (9, 1000, 6)),
+)
 NARROW_SHAPES = ((3000,), (3841,), (8000,), (2, 3000), (3000, 2), (40, 500), (500, 40), (5000, 16), (4, 300, 3))
 NARROW = ("float16", "bfloat16")
 ALONG = (
@@ -33,6 +38,7 @@ ALONG = (
     "logcumsumexp",
 )
 WHOLE = ("sum", "mean", "norm")
+REDUCTIONS = (*WHOLE, "prod", "var")
 MATRIX: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "cross_entropy": lambda x: functional.cross_entropy(x, torch.arange(len(x), device=x.device) % x.shape[1]),
     "layer_norm": lambda x: functional.layer_norm(x, x.shape[1:]),
@@ -74,6 +80,9 @@ def list_names() -> Iterator[tuple[str, str, tuple[int, ...], Any]]:
         yield from ((name, "float32", shape, "all") for name in WHOLE)
         if len(shape) == 2:
             yield from ((name, "float32", shape, "all") for name in MATRIX)
+    for shape in ODD_SHAPES:
+        yield from ((name, "float32", shape, dim) for name in REDUCTIONS for dim in list_dims(shape))
+        yield from ((name, "float32", shape, "all") for name in WHOLE)
     for dtype in NARROW:
         for shape in NARROW_SHAPES:
             names = (name for name in ALONG if name != "norm")

@@ -65,6 +65,7 @@ BENCHES: dict[str, Bench] = {
     "workloads": Bench("other steps on the virtual GPU, beside the CPU's", ()),
     "half": Bench("half precision on the virtual GPU, beside float32", (), ("bfloat16_ratio", "float16_ratio")),
     "draws": Bench("random numbers of the virtual GPU, beside the CPU's", ()),
+    "reductions": Bench("sums, means, norms, variances and products of the virtual GPU, beside the CPU's", ()),
     "graphs": Bench("replays of CUDA graphs, beside eager calls", ()),
     "streams": Bench("steps with adversarial streams or the detector of races, beside eager ones", ()),
     "collectives": Bench("collectives of the virtual GPU, beside Gloo's", ("--calls", "1000")),

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from on_virtual import begin, show
+from on_virtual import begin, find_best_us, show
 from torch.nn.functional import dropout
 
 SIZES = (1_000, 100_000, 10_000_000)
@@ -33,20 +33,6 @@ def draws(device: str, size: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def best_us(functions: list[Callable[[], object]], size: int, clock: Callable[[], float]) -> list[float]:
-    """Return the fastest of some runs of each, in microseconds a call."""
-    number, repeats = max(1, 1_000_000 // size), 9 if size < 1_000_000 else 5
-    best = [float("inf")] * len(functions)
-    for _ in range(repeats):
-        for side, function in enumerate(functions):
-            function()
-            started = clock()
-            for _ in range(number):
-                function()
-            best[side] = min(best[side], (clock() - started) / number * 1e6)
-    return best
-
-
 def main() -> None:
     """The command line."""
     options, only = begin(__doc__)
@@ -57,7 +43,7 @@ def main() -> None:
         for name in on_cpu:
             if only and name not in only:
                 continue
-            a, b = best_us([on_cpu[name], on_cuda[name]], size, clock)
+            a, b = find_best_us([on_cpu[name], on_cuda[name]], size, clock)
             ratio = round(b / a, 2)
             rows.append({"what": name, "size": size, "cpu_us": round(a, 1), "virtual_us": round(b, 1), "ratio": ratio})
     show(rows, options)

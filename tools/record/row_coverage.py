@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from record import running, store, table
+from record import bits_table, running, store, table
 from record.case_sets import load_set
 from record.noting import NOTES
 from record.places import PLACES, ROOT
@@ -35,6 +35,16 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("mps_refuses", "only_moves", "takes_any_memory"), ()),
 }
 SETS = sorted({name for names in SHOWN_BY.values() for name in names})
+
+_BITS = """\
+CUDA's reductions and scans combine elements in an order that depends on shapes and on the size of the GPU. On the \
+virtual GPU, `sum`, `mean`, `prod`, `var`, `std`, `linalg_vector_norm` with p = 2, `mse_loss`, `smooth_l1_loss` and \
+`huber_loss` of dense float32 tensors follow the order of an H200, or of the profile's GPU, as PyTorch 2.11 has it; so \
+do `cumsum` and `cumprod`. The CPU's order remains for other layouts, float64, and sums over dimensions that others \
+separate in memory, such as the gradient of a convolution's bias. x86 processors need AVX2 and FMA for CUDA's order.
+
+The table compares results with an H200's (`tests/recorded/bits.py`). Products of matrices, convolutions, attention \
+and batch normalization were not compared bit by bit: their libraries choose the order."""
 
 
 def list_called(name: str, jobs: int) -> set[str]:
@@ -101,6 +111,10 @@ def format_page() -> str:
             "| operator | facts | called by | not recorded |",
             "| --- | --- | --- | --- |",
             *lines,
+            "",
+            "## Bits of results\n",
+            _BITS + "\n",
+            *bits_table.format_table(),
             "",
         ]
     )

@@ -50,7 +50,10 @@ _CORE = {
     "runtime": Unit("-O2", ("core/runtime",), seconds=20),
     "op_table": Unit("-O1", (op_table.TEMPLATE,), seconds=1),
 }
-_RANDOM = {"random": Unit("-O3", ("core/random",), _LOOPS, seconds=12)}
+_CUDA_LOOPS = {
+    "random": Unit("-O3", ("core/random",), _LOOPS, seconds=12),
+    "sums": Unit("-O3", ("core/sums",), _LOOPS, seconds=4),
+}
 
 
 def _single(name: str, seconds: float, level: str = "-O1") -> dict[str, Unit]:
@@ -70,7 +73,7 @@ _PRODUCTS = tuple(f"{name}.dtype{out}" for name in ("mm", "bmm", "addmm", "baddb
 
 _PARTS: dict[str, dict[str, Part]] = {
     "cuda": {
-        CORE: Part({**_CORE, **_RANDOM}, "factories, arithmetic, autograd, random numbers, memory"),
+        CORE: Part({**_CORE, **_CUDA_LOOPS}, "factories, arithmetic, autograd, random numbers, sums, memory"),
         "attention": Part(
             _single("attention", 22),
             "fused attention: CUDA's choice of kernels, the CPU kernel that computes them, dropout",
@@ -214,6 +217,14 @@ _PARTS: dict[str, dict[str, Part]] = {
             {
                 "CUDA": tuple(name + form for name in ("cumsum", "cumprod") for form in ("", "_", ".out"))
                 + ("_logcumsumexp", "_logcumsumexp.out")
+            },
+        ),
+        "reductions": Part(
+            {"reductions": Unit("-O3", ("reductions",), _LOOPS, seconds=14)},
+            "products and variances in the order of CUDA's kernel",
+            {
+                "CUDA": ("prod", "prod.dim_int")
+                + tuple(f"{name}.correction" for name in ("var", "std", "var_mean", "std_mean"))
             },
         ),
         "graphs": Part(

@@ -22,6 +22,7 @@
 #include "operators/alias.h"
 #include "operators/boxed.h"
 #include "operators/install.h"
+#include "operators/reductions.h"
 #include "operators/registration.h"
 #include "operators/types.h"
 #include "runtime/activities.h"
@@ -99,6 +100,9 @@ struct Direct<Op, kAllowsCpuScalars, kTypes, R(A...)> {
     if constexpr (Loop<Op>::kExists) {
       if (C10_LIKELY((scan.types & ~kFloats) == 0 && !scan.has_cpu_scalars && !scan.scaled && fits_loop(a...)))
         return loop(a...);
+    }
+    if constexpr (std::is_same_v<Op, at::_ops::sum_dim_IntList>) {
+      if (auto sum = reduce_in_order(a..., {kSum})) return *std::move(sum);
     }
     static const c10::DispatchKeySet excluded =
         c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
@@ -178,8 +182,9 @@ void register_hot_kernels() {
   HOSTDEVICE_DIRECT("clone", clone, false, kUsual);
   HOSTDEVICE_DIRECT("fill_.Scalar", fill__Scalar, false, kUsual);
   HOSTDEVICE_DIRECT("zero_", zero_, false, kUsual);
-  HOSTDEVICE_DIRECT("sum.dim_IntList", sum_dim_IntList, false, kUsual);
 #undef HOSTDEVICE_DIRECT
+  // Adds in another order than the CPU's kernel, which must not replace it in graphs.
+  registrar.impl_typed("sum.dim_IntList", TORCH_FN((&Direct<at::_ops::sum_dim_IntList, false, kUsual>::call)));
 }
 
 }  // namespace hostdevice

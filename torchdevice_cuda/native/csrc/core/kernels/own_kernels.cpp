@@ -12,6 +12,7 @@ void register_composites() {
     register_small(registrar);
     register_convolutions(registrar);
     register_random(registrar);
+    register_reductions(registrar);
     register_absent_libraries(registrar);
     install_stubs();
   } else {

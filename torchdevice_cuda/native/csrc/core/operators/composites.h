@@ -22,6 +22,7 @@ void register_storages(Registrar& registrar);
 void register_small(Registrar& registrar);
 void register_convolutions(Registrar& registrar);
 void register_random(Registrar& registrar);
+void register_reductions(Registrar& registrar);
 void register_absent_libraries(Registrar& registrar);
 void install_stubs();
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "operators/instruction_sets.h"
 #include "runtime/philox.h"
 
 namespace hostdevice {
@@ -20,9 +21,6 @@ template <class T>
 struct Four {
   alignas(64) T of[4][kLanes];
 };
-
-// Always inlined, because the instruction set that a compiler may use belongs to the caller.
-#define HOSTDEVICE_INLINE __attribute__((always_inline)) inline
 
 // Compute the words that `count` threads, from `first` on, read at one step. `first` is a multiple of kLanes.
 void draw_words(const Philox& from, uint64_t step, uint64_t first, int count, Four<uint32_t>& words);
@@ -112,38 +110,5 @@ inline void normal_pair(uint32_t x, uint32_t y, uint32_t z, uint32_t w, double& 
   first = std::sin(angle) * radius;
   second = std::cos(angle) * radius;
 }
-
-// ---- instruction sets ----------------------------------------------------------------------------------------------
-
-// Call `body`, compiled for the instructions that this processor has beyond those the library is compiled for. The
-// results are the same.
-#if defined(__x86_64__) && defined(__GNUC__)
-template <class F>
-__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,prefer-vector-width=512"), flatten, noinline)) void widest(
-    const F& body) {
-  body();
-}
-template <class F>
-__attribute__((target("avx2"), flatten, noinline)) void wide(const F& body) {
-  body();
-}
-template <class F>
-void vectorized(const F& body) {
-  static const bool has_widest = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  static const bool has_wide = __builtin_cpu_supports("avx2");
-  if (has_widest)
-    widest(body);
-  else if (has_wide)
-    wide(body);
-  else
-    body();
-}
-#else
-template <class F>
-void vectorized(const F& body) {
-  body();
-}
-#endif
 
 }  // namespace hostdevice
