@@ -194,6 +194,7 @@ def sleep() -> None:
 def test_a_fork_that_hangs_is_killed_and_the_next_is_none_the_worse(tmp_path: Path) -> None:
     request = {
         "imports": [],
+        "imports_later": [],
         "native": (),
         "settings": {},
         "setup": None,

@@ -10,20 +10,23 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .places import ORDERS, ChildConfig, must_be_ready
+from .places import ChildConfig, must_be_ready
 from .processes import Finished, clean_environment
-from .servers import run_child
+from .servers import may_fork, run_child
 
 #: As in ``child.py``, which is no module to import here.
 _HERE = ("the place",)
-#: What files about the compiler have.
-_COMPILES = re.compile(r"torch\.compile|dynamo|inductor|torch\.export")
+#: What files about the compiler have, and those that compile.
+_OF_THE_COMPILER = re.compile(r"torch\.compile|dynamo|inductor|torch\.export")
+_COMPILES = re.compile(r"torch\.compile\(")
+#: What that imports, with what takes longer than any other import.
+_COMPILER = ("torch._inductor.compile_fx",)
 #: Seconds that a function has; and a process, to start.
 SECONDS = 120.0
 _START = 120.0
@@ -72,12 +75,13 @@ def reference(function: Callable[..., Any]) -> str:
     return f"{function.__module__}:{name}"
 
 
-def _request(place: ChildConfig, cases: Sequence[Case]) -> str:
+def _request(place: ChildConfig, cases: Sequence[Case], prepared: Mapping[str, Any]) -> str:
+    """Return what a child is asked, less what the process that it is a fork of has done."""
     request = {
-        "imports": ORDERS[place.order],
+        **_preparation(place, cases),
+        **{name: type(done)() for name, done in prepared.items() if done},
         # A child with a compiled device is taken apart at its end, as every new process is: that may fail.
         "native": place.native,
-        "settings": dict(place.settings),
         "place": {"name": place.name, "settings": dict(place.settings), "order": place.order},
         "setup": (reference(place.setup), dict(place.setup_with)) if place.setup is not None else None,
         "cases": [case.request() for case in cases],
@@ -104,7 +108,24 @@ def outcomes(place: ChildConfig, cases: Sequence[Case]) -> list[Outcome]:
 def _choose_server(cases: Sequence[Case]) -> str:
     """Choose by the file of the functions: one that trains, and is not about the compiler, may have dynamo before."""
     source = _read_source(cases[0].function.__module__)
-    return "training children" if "optim." in source and not _COMPILES.search(source) else "children"
+    return "training children" if "optim." in source and not _OF_THE_COMPILER.search(source) else "children"
+
+
+def _preparation(place: ChildConfig, cases: Sequence[Case]) -> dict[str, Any]:
+    """Return what a child does before its first test."""
+    compiles = place.shares_activation and cases and _COMPILES.search(_read_source(cases[0].function.__module__))
+    return {
+        "imports": place.imports,
+        "settings": dict(place.settings),
+        "imports_later": _COMPILER if compiles else (),
+    }
+
+
+def _shared_preparation(place: ChildConfig, cases: Sequence[Case]) -> dict[str, Any]:
+    """Return the part of it that is done once, in a process that the children are forks of; empty if none is."""
+    if place.shares_activation:
+        return _preparation(place, cases)
+    return {"imports": place.imports, "settings": {}, "imports_later": ()} if place.preloaded else {}
 
 
 @functools.cache
@@ -115,10 +136,14 @@ def _read_source(module: str) -> str:
 def _one_child(place: ChildConfig, cases: Sequence[Case]) -> list[Outcome]:
     """Run cases until the child ends: all of them have failed if it did not even start."""
     with tempfile.TemporaryDirectory(prefix="child-") as folder:
-        Path(folder, "request").write_text(_request(place, cases), encoding="utf-8")
+        environment = clean_environment(**place.full_environment())
+        fork_of = _choose_server(cases) if place.forks and may_fork(environment) else None
+        shared = _shared_preparation(place, cases) if fork_of else {}
+        if shared:
+            Path(folder, "prepared").write_text(repr({**shared, "environment": environment}), encoding="utf-8")
+        Path(folder, "request").write_text(_request(place, cases, shared), encoding="utf-8")
         seconds = _START + sum(case.seconds for case in cases)
-        fork_of = _choose_server(cases) if place.forks else None
-        done = run_child(folder, clean_environment(**place.full_environment()), seconds, fork_of)
+        done = run_child(folder, environment, seconds, fork_of)
         results = Path(folder, "results")
         lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
     found: list[Outcome] = []
@@ -164,7 +189,7 @@ _together: dict[str, dict[str, Outcome]] = {}
 def together(place: ChildConfig, functions: Sequence[Callable[..., Any]]) -> dict[str, Outcome]:
     """Run functions without arguments in one child; return the results by name. Each child is run only once."""
     cases = [Case(function) for function in functions]
-    key = f"{place.full_environment()} {place.new} {_request(place, cases)}"
+    key = f"{place.full_environment()} {place.new} {_request(place, cases, {})}"
     if key not in _together:
         found = outcomes(place, cases)
         _together[key] = {function.__name__: one for function, one in zip(functions, found, strict=True)}
@@ -222,7 +247,7 @@ class Batches:
         return [own, other.when("after" if own.forks and own.order == "before" else own.order)]
 
     def _key(self, item: pytest.Function, place: ChildConfig) -> str:
-        shared = f"{item.path} {place.full_environment()} {place.new} {_request(place, [])}"
+        shared = f"{item.path} {place.full_environment()} {place.new} {_request(place, [], {})}"
         return f"{shared} {item.nodeid}" if self._options(item)["alone"] else shared
 
     def _case(self, item: pytest.Function) -> Case:
