@@ -27,7 +27,7 @@ _NATIVE = {"virtual": "cuda", "mps": "mps"}
 LACKING = {"TORCHDEVICE_EMULATE_MPS_LACKS": "heaviside,heaviside_,take,_linalg_eigh"}
 _EMULATION = {"mps": {"TORCHDEVICE_EMULATE_MPS": "1", **LACKING}}
 #: Settings that a fork has from the process that has activated with them.
-_SHARED = {"driver", "policy", "gpu", "devices", "memory"}
+_SHARED = {"driver", "policy", "devices"}
 if VARIABLE in os.environ:
     _EMULATION["mps"][VARIABLE] = "1"
 
@@ -75,12 +75,13 @@ class ChildConfig:
 
     @property
     def shares_activation(self) -> bool:
-        """Return whether a fork of a process that has activated will do.
+        """Return whether a fork of a process that has activated will do; one is kept for what many files ask for.
 
         Of an Apple GPU no fork has anything, nor is the policy ``accelerate`` the same there.
         """
-        is_plain = self.settings.get("policy") != "accelerate" and self.settings.keys() <= _SHARED
-        return self.forks and self.driver in ("cpu", "virtual") and is_plain
+        is_usual = self.settings.keys() <= _SHARED and not self.environment
+        of_the_host = self.driver in ("cpu", "virtual") and self.settings.get("policy") != "accelerate"
+        return self.forks and is_usual and of_the_host
 
     @property
     def marks(self) -> list[pytest.MarkDecorator]:

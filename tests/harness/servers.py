@@ -1,6 +1,7 @@
-"""Children and programs that need not import torch: forks of a process that has done so, and has activated nothing.
+"""Children and programs that need not import torch: forks of a process that has done so.
 
-They activate after torch is imported, which a place may have wanted before. Tests of what comes first say so
+They, or the process that children of usual places are forks of, activate after torch is imported, which a place may
+have wanted before. Tests of what comes first say so
 (:meth:`ChildConfig.anew`, ``python`` instead of ``run_forked``), and with ``--fresh`` every one is a new process.
 """
 

@@ -85,7 +85,7 @@ class Prepared:
 
 def fork_for_each_folder() -> Path:
     """Fork for each folder that is read, say each fork's number and status; return in the forks."""
-    gc.collect()
+    gc.collect(2 if Prepared.files is None else 1)
     if not _before:
         _before.update(sys.modules)
     asks, answers = Prepared.files or (sys.stdin, sys.stdout)
