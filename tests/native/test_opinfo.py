@@ -19,7 +19,7 @@ def _run(place: ChildConfig, *options: str) -> Finished:
     return run_forked("-m", "native.opinfo", *options, folder=TESTS, timeout=3600)
 
 
-@pytest.mark.parametrize(("dtype", "every"), [("float32", "9"), ("float16", "18")])
+@pytest.mark.parametrize(("dtype", "every"), [("float32", "9"), pytest.param("float16", "18", marks=pytest.mark.slow)])
 def test_some_operators(dtype: str, every: str) -> None:
     _run(bare(), "--dtype", dtype, "--every", every, "--samples", "4")
 
