@@ -205,6 +205,17 @@ def test_a_child_has_what_its_process_has_imported() -> None:
     assert in_child(has_imported, place, "this") and not in_child(has_imported, STOCK.when("after"), "this")
 
 
+def spawn() -> list[bool]:
+    import torch
+
+    with torch.multiprocessing.get_context("spawn").Pool(1) as pool:
+        return [pool.apply(is_available), is_available()]
+
+
+def test_a_child_spawns_processes_that_activate() -> None:
+    assert in_child(spawn, CPU) == [True, True]
+
+
 def has_imported(name: str) -> bool:
     return name in sys.modules
 
@@ -225,7 +236,6 @@ def sleep() -> None:
 def test_a_fork_that_hangs_is_killed_and_the_next_is_none_the_worse(tmp_path: Path) -> None:
     request = {
         "imports": [],
-        "imports_later": [],
         "native": (),
         "settings": {},
         "setup": None,

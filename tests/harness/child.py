@@ -46,20 +46,24 @@ def prepare(request: dict[str, Any]) -> None:
         importlib.import_module("harness.mac").hide_library()
     if request["settings"]:
         importlib.import_module("torchdevice_cuda").activate(**request["settings"])
-    for name in request["imports_later"]:
+    for name in request.get("imports_later", ()):
         importlib.import_module(name)
 
 
+IS_ACTIVE = False
 if sys.argv[1] == "--serve":
     serving = importlib.import_module("serving")
-    FOLDER = serving.become_child(*sys.argv[2:])
+    folder = serving.become_child(*sys.argv[2:])
     if serving.Prepared.files is not None:
-        prepare(read(FOLDER / "prepared"))
-        FOLDER = serving.fork_for_each_folder()
-else:
-    FOLDER = Path(sys.argv[1])
+        shared = read(folder / "prepared")
+        prepare(shared)
+        IS_ACTIVE = bool(shared["settings"])
+        folder = serving.fork_for_each_folder()
+    # A process that multiprocessing spawns runs this program again, and does what its folder says.
+    sys.argv[1:] = [str(folder)]
+FOLDER = Path(sys.argv[1])
 REQUEST = read(FOLDER / "request")
-prepare(REQUEST)
+prepare({**REQUEST, "settings": {}} if IS_ACTIVE else REQUEST)
 
 
 def find(reference: str) -> Callable[..., Any]:

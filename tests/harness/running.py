@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +75,12 @@ def reference(function: Callable[..., Any]) -> str:
     return f"{function.__module__}:{name}"
 
 
-def _request(place: ChildConfig, cases: Sequence[Case], prepared: Mapping[str, Any]) -> str:
-    """Return what a child is asked, less what the process that it is a fork of has done."""
+def _request(place: ChildConfig, cases: Sequence[Case]) -> str:
     request = {
-        **_preparation(place, cases),
-        **{name: type(done)() for name, done in prepared.items() if done},
+        "imports": place.imports,
         # A child with a compiled device is taken apart at its end, as every new process is: that may fail.
         "native": place.native,
+        "settings": dict(place.settings),
         "place": {"name": place.name, "settings": dict(place.settings), "order": place.order},
         "setup": (reference(place.setup), dict(place.setup_with)) if place.setup is not None else None,
         "cases": [case.request() for case in cases],
@@ -112,20 +111,12 @@ def _choose_server(cases: Sequence[Case]) -> str:
 
 
 def _preparation(place: ChildConfig, cases: Sequence[Case]) -> dict[str, Any]:
-    """Return what a child does before its first test."""
-    compiles = place.shares_activation and cases and _COMPILES.search(_read_source(cases[0].function.__module__))
-    return {
-        "imports": place.imports,
-        "settings": dict(place.settings),
-        "imports_later": _COMPILER if compiles else (),
-    }
-
-
-def _shared_preparation(place: ChildConfig, cases: Sequence[Case]) -> dict[str, Any]:
-    """Return the part of it that is done once, in a process that the children are forks of; empty if none is."""
+    """Return what a process does once that children are forks of; empty if they need none that is prepared."""
     if place.shares_activation:
-        return _preparation(place, cases)
-    return {"imports": place.imports, "settings": {}, "imports_later": ()} if place.preloaded else {}
+        compiles = _COMPILES.search(_read_source(cases[0].function.__module__))
+        settings, later = dict(place.settings), _COMPILER if compiles else ()
+        return {"imports": place.imports, "settings": settings, "imports_later": later}
+    return {"imports": place.imports, "settings": {}} if place.preloaded else {}
 
 
 @functools.cache
@@ -138,10 +129,9 @@ def _one_child(place: ChildConfig, cases: Sequence[Case]) -> list[Outcome]:
     with tempfile.TemporaryDirectory(prefix="child-") as folder:
         environment = clean_environment(**place.full_environment())
         fork_of = _choose_server(cases) if place.forks and may_fork(environment) else None
-        shared = _shared_preparation(place, cases) if fork_of else {}
-        if shared:
+        if fork_of and (shared := _preparation(place, cases)):
             Path(folder, "prepared").write_text(repr({**shared, "environment": environment}), encoding="utf-8")
-        Path(folder, "request").write_text(_request(place, cases, shared), encoding="utf-8")
+        Path(folder, "request").write_text(_request(place, cases), encoding="utf-8")
         seconds = _START + sum(case.seconds for case in cases)
         done = run_child(folder, environment, seconds, fork_of)
         results = Path(folder, "results")
@@ -189,7 +179,7 @@ _together: dict[str, dict[str, Outcome]] = {}
 def together(place: ChildConfig, functions: Sequence[Callable[..., Any]]) -> dict[str, Outcome]:
     """Run functions without arguments in one child; return the results by name. Each child is run only once."""
     cases = [Case(function) for function in functions]
-    key = f"{place.full_environment()} {place.new} {_request(place, cases, {})}"
+    key = f"{place.full_environment()} {place.new} {_request(place, cases)}"
     if key not in _together:
         found = outcomes(place, cases)
         _together[key] = {function.__name__: one for function, one in zip(functions, found, strict=True)}
@@ -247,7 +237,7 @@ class Batches:
         return [own, other.when("after" if own.forks and own.order == "before" else own.order)]
 
     def _key(self, item: pytest.Function, place: ChildConfig) -> str:
-        shared = f"{item.path} {place.full_environment()} {place.new} {_request(place, [], {})}"
+        shared = f"{item.path} {place.full_environment()} {place.new} {_request(place, [])}"
         return f"{shared} {item.nodeid}" if self._options(item)["alone"] else shared
 
     def _case(self, item: pytest.Function) -> Case:
