@@ -29,7 +29,7 @@ def _beside(x: torch.Tensor, ordered: bool) -> torch.Tensor:
 
 @needs_streams
 @child(VIRTUAL, seconds=300)
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_streams_and_events(ordered: bool) -> None:
     x = _data()
     torch.testing.assert_close(torch.compile(_beside, fullgraph=True)(x, ordered), _beside(x, ordered))
