@@ -153,7 +153,9 @@ def without(name: str, folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("name", ["psutil", "platformdirs", "filelock", "jinja2"])
+@pytest.mark.parametrize(
+    "name", ["psutil", *(pytest.param(name, marks=pytest.mark.slow) for name in ("platformdirs", "filelock", "jinja2"))]
+)
 def test_a_missing_package_is_named(tmp_path: Path, name: str) -> None:
     seen = without(name, tmp_path / "seen")
     python = make_environment(tmp_path / "bare", shim=False, see=[])

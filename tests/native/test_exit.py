@@ -66,6 +66,7 @@ def test_every_ending(work: str, ending: str) -> None:
         _check(work, ending)
 
 
+@pytest.mark.slow
 def test_threads_have_as_long_as_torchs_engine_gives_them() -> None:
     took = []
     for limit in (0, 6):

@@ -24,6 +24,7 @@ def test_some_operators(dtype: str, every: str) -> None:
     _run(bare(), "--dtype", dtype, "--every", every, "--samples", "4")
 
 
+@pytest.mark.slow
 def test_some_operators_that_run_later() -> None:
     """Their results are inferred, with shapes, strides and types, before they are computed."""
     _run(bare(), "--streams", "0", "--every", "12", "--samples", "4")
