@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _TOOL = Path(__file__).parents[1] / "tools" / "programs"
 _SUM = """#include <cstdio>
 __global__ void add_up(int* x) {
@@ -54,6 +56,7 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_programs_are_built_run_and_listed(tmp_path: Path) -> None:
     version = _write_samples(tmp_path / "someone" / "samples")
     (tmp_path / "rows.toml").write_text(_ROWS.format(version=version))

@@ -27,8 +27,15 @@ def read_counts(done: Finished) -> tuple[int, int, int]:
     return numbers[0], numbers[1], numbers[3]
 
 
+#: The cpu driver computes what the CPU does, with the least of ours.
+DRIVERS = pytest.mark.parametrize(
+    "driver",
+    ["virtual", pytest.param("cpu", marks=pytest.mark.slow), pytest.param("mps", marks=pytest.mark.mps)],
+)
+
+
 @pytest.mark.native
-@pytest.mark.parametrize("driver", ["virtual", "cpu", pytest.param("mps", marks=pytest.mark.mps)])
+@DRIVERS
 def test_random_operators_give_what_the_cpu_gives(driver: str) -> None:
     must_be_ready(VIRTUAL)
     done = fuzz("operators", "--driver", driver, "--programs", 100, "--seed", 34)
@@ -39,7 +46,7 @@ def test_random_operators_give_what_the_cpu_gives(driver: str) -> None:
 
 
 @pytest.mark.native
-@pytest.mark.parametrize("driver", ["virtual", "cpu", pytest.param("mps", marks=pytest.mark.mps)])
+@DRIVERS
 def test_random_programs_have_the_gradients_of_the_cpu(driver: str) -> None:
     must_be_ready(VIRTUAL)
     done = fuzz("programs", "--driver", driver, "--programs", 60, "--seed", 34)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import re
@@ -178,6 +179,47 @@ def test_a_child_that_may_be_is_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     assert in_child(is_a_fork, CPU) is False
 
 
+def find_parent() -> int:
+    return os.getppid()
+
+
+def test_children_are_forks_of_a_process_that_has_activated() -> None:
+    """But not where they have an environment of their own, nor under the policy that is another in a fork."""
+    one, other = (in_child(find_parent, CPU) for _ in range(2))
+    assert one == other
+    apart = (CPU.within(CUDA_VISIBLE_DEVICES="0"), CPU.with_settings(policy="accelerate"), STOCK.when("after"))
+    (server,) = {in_child(find_parent, place) for place in apart}
+    assert server == psutil.Process(one).ppid()
+
+
+def test_a_process_that_cannot_activate_is_shown_and_is_not_kept() -> None:
+    for _ in range(2):
+        error = outcome(echo, CPU.with_settings(devices=-1), 1).error
+        assert error is not None and "the child did not get as far as the test" in error
+        assert "--devices" in error
+    assert in_child(echo, CPU, 1) == 1
+
+
+def test_a_child_has_what_its_process_has_imported() -> None:
+    place = dataclasses.replace(STOCK.when("after"), preloaded=("this",))
+    assert in_child(has_imported, place, "this") and not in_child(has_imported, STOCK.when("after"), "this")
+
+
+def spawn() -> list[bool]:
+    import torch
+
+    with torch.multiprocessing.get_context("spawn").Pool(1) as pool:
+        return [pool.apply(is_available), is_available()]
+
+
+def test_a_child_spawns_processes_that_activate() -> None:
+    assert in_child(spawn, CPU) == [True, True]
+
+
+def has_imported(name: str) -> bool:
+    return name in sys.modules
+
+
 def test_the_state_of_a_fork_depends_on_its_file() -> None:
     """Give tests that train a server that imported the optimizer; tests of the compiler import it themselves."""
     from native import test_compile, test_training
@@ -262,6 +304,10 @@ def test_a_forked_command_that_fails_or_hangs_is_the_tests() -> None:
     with pytest.raises(pytest.fail.Exception, match="it took too long"):
         run_forked("-c", "import time; time.sleep(600)", timeout=1)
     assert run_forked("-c", "print('none the worse')").out == "none the worse\n"
+
+
+def test_a_forked_command_flushes_the_files_of_c() -> None:
+    assert run_forked("-c", "import ctypes; ctypes.CDLL(None).printf(b'said')").out == "said"
 
 
 def test_the_outcome_of_one_function() -> None:

@@ -31,6 +31,7 @@ def matrix(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         "compared": check("print('TOTAL 7/9'); raise SystemExit(1)", figure=r"TOTAL (\d+)/", compared=True),
     }
     monkeypatch.setattr(tool, "CHECKS", checks)
+    monkeypatch.setattr(tool, "TORCH", repr(torch.__version__))  # to import it again and again takes most of the time
     return tool
 
 
@@ -48,6 +49,11 @@ def test_checks_name_files_and_tests_that_exist() -> None:
     tests = [(path, name.partition("[")[0]) for path, _, name in named if name]
     assert [(path, name) for path, name in tests if f"def {name}(" not in (ROOT / path).read_text()] == []
     assert not any("{" in word for word in words)
+
+
+def test_the_version_is_that_of_the_interpreters_torch() -> None:
+    tool = tools.tool("matrix.py")
+    assert tool.of_interpreter(sys.executable, tool.TORCH) == torch.__version__
 
 
 def test_finished_checks_are_not_repeated(

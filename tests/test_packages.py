@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from harness.processes import ROOT
 
 TOOL = ROOT / "tools" / "packages"
@@ -32,6 +33,7 @@ def run_tool(work: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.slow
 def test_rows_end_as_their_programs(tmp_path: Path) -> None:
     origin = tmp_path / "owner+name"
     origin.mkdir()

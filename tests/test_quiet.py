@@ -19,7 +19,7 @@ OF_OLDER = ("The given buffer is not writable", "Warning")
 IGNORED = ("ignore::FutureWarning", *(f"ignore:{words}" for words in OF_OLDER))
 STRICT = ("-W", "error", *(part for one in IGNORED for part in ("-W", one)))
 PROGRAMS = [ROOT / "examples" / "hello_cuda.py", *sorted((ROOT / "tests" / "quiet").glob("*.py"))]
-SLOW = {"compiling": [pytest.mark.slow]}
+SLOW = {name: [pytest.mark.slow] for name in ("compiling", "exporting", "profiling")}
 EACH = [pytest.param(path, marks=SLOW.get(path.stem, []), id=path.stem) for path in PROGRAMS]
 BOTH = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU.rarely(), VIRTUAL)]
 

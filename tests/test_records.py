@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import VIRTUAL, child, python
+from harness import VIRTUAL, child, python, run_forked
 from harness.places import must_be_ready
 from recorded import ROOT, case_sets, store
 
@@ -87,11 +87,11 @@ def test_a_set_is_recorded_and_compared(tmp_path: Path) -> None:
     file, tool = tmp_path / "some.json", ROOT / "tools" / "record"
     recording = ("-m", "torchdevice_cuda", "--driver", "virtual", "--gpu", "h200", tool, "record", "properties")
     assert "this is no GPU, but NVIDIA H200 (virtual driver)" in python(*recording, check=False).err
-    python(*recording, "--to", file)
+    run_forked(*recording, "--to", file)
     record = store.read_file(file)
     assert set(record["about"]) == set(store.ABOUT) and not store.is_real(record["about"])
     comparing = (tool, "compare", "properties", "--driver", "cuda", "--answers", file)
-    assert "1 of 1 (100.0%) facts as on NVIDIA H200" in python(*comparing).out
+    assert "1 of 1 (100.0%) facts as on NVIDIA H200" in run_forked(*comparing).out
     record["answers"]["properties"]["name"] = "another"
     store.write_file(file, record["about"], record["answers"])
-    assert python(*comparing, check=False).status == 1
+    assert run_forked(*comparing, check=False).status == 1

@@ -15,10 +15,11 @@ PACKAGE = ROOT / "torchdevice_cuda"
 TRITON = ("arithmetic", "checking", "formats", "interpreting", "language", "libdevice", "sanitizing")
 NEEDING = {"foreign/numba.py", "sanitizer/canary.py", *(f"triton/{name}.py" for name in TRITON)}
 EMULATED = {"TORCHDEVICE_EMULATE_MPS": "1", "TORCHDEVICE_EMULATE_MPS_LACKS": "heaviside"}
+MPS = [pytest.mark.native, pytest.mark.mps]
 DRIVERS = [
     "cpu",
     pytest.param("virtual", marks=pytest.mark.native),
-    pytest.param("mps", marks=[pytest.mark.native, pytest.mark.mps]),
+    pytest.param("mps", marks=MPS),
 ]
 
 
@@ -44,7 +45,10 @@ def test_modules_that_import_numpy() -> None:
     assert found == NEEDING
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize(
+    "driver",
+    [pytest.param("cpu", marks=pytest.mark.slow), DRIVERS[1], pytest.param("mps", marks=[*MPS, pytest.mark.slow])],
+)
 def test_inductor_is_imported(driver: str) -> None:
     code = "import torch, torch._inductor.compile_fx, torch._inductor.lowering as l; print(len(l.lowerings) > 100)"
     assert ours("--driver", driver, "-c", code, **EMULATED).out == "True\n"
@@ -94,6 +98,7 @@ def test_reports_and_profiles(tmp_path: Path) -> None:
 
 
 @pytest.mark.native
+@pytest.mark.slow
 def test_the_doctor_finds_no_fault(tmp_path: Path) -> None:
     done = ours("--driver", "virtual", "--doctor", "identity", tmp_path / "found.json")
     assert done.status == 0 and "0 failed" in done.out, done

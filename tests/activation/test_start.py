@@ -133,7 +133,10 @@ def use_a_copy(folder: str) -> None:
     assert torch.nn.Linear(2, 2)(torch.ones(1, 2)).shape == (1, 2)
 
 
-@pytest.mark.parametrize("part, name", [("shadow", "streams.py"), ("shadow", "random.py"), ("translate", "amp.py")])
+@pytest.mark.parametrize(
+    "part, name",
+    [("shadow", "streams.py"), pytest.param("shadow", "random.py", marks=pytest.mark.slow), ("translate", "amp.py")],
+)
 def test_a_broken_part_is_never_stock_torch_by_accident(tmp_path: Path, part: str, name: str) -> None:
     package = tmp_path / "torchdevice_cuda"
     shutil.copytree(ROOT / "torchdevice_cuda", package, ignore=shutil.ignore_patterns("__pycache__"))

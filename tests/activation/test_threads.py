@@ -149,19 +149,28 @@ def test_deactivation_refuses_under_threads_that_use_torch(work: str) -> None:
 
 @child(CPU, alone=True)
 def test_deactivation_minds_no_thread_that_is_idle_or_does_something_else() -> None:
-    """A pool whose workers have used torch, a thread that waits, and what torch keeps for its compiler."""
+    """A pool whose workers have used torch, and a thread that waits."""
     from concurrent.futures import ThreadPoolExecutor
 
     import torch
-    from torch._inductor.async_compile import AsyncCompile
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda n: torch.ones(n, device="cuda").sum().item(), range(1, 5))) == [1, 2, 3, 4]
         stop = threading.Event()
         waiting = threading.Thread(target=stop.wait)
         waiting.start()
-        AsyncCompile.warm_pool()
         torchdevice_cuda.deactivate()
         assert not torch.cuda.is_available()
         stop.set()
         waiting.join()
+
+
+@pytest.mark.slow
+@child(CPU, alone=True)
+def test_deactivation_minds_no_thread_of_the_compiler() -> None:
+    import torch
+    from torch._inductor.async_compile import AsyncCompile
+
+    AsyncCompile.warm_pool()
+    torchdevice_cuda.deactivate()
+    assert not torch.cuda.is_available()

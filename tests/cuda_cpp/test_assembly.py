@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
 import torch
 from harness import CPU, STORED, VIRTUAL, child, outcome
+from harness.cuda_programs import load_kernels
 
 SOURCE = Path(__file__).with_name("assembly.cu")
 
 
-@functools.cache
-def compiled(name: str) -> Any:
-    from torch.cuda._utils import _cuda_load_module, _nvrtc_compile
-
-    names = ["single", "nans", "lanes", "block", "matrices", "products", "tiles", "raw_tiles"]
-    code, _ = _nvrtc_compile(SOURCE.read_text(), names[0], nvcc_options=["--std=c++17"])
-    return _cuda_load_module(code, names)[name]
+KERNELS = ("single", "nans", "lanes", "block", "matrices", "products", "tiles", "raw_tiles")
 
 
 def run(name: str, *arguments: Any, threads: int = 32, shared: int = 0) -> None:
-    compiled(name)(grid=(1, 1, 1), block=(threads, 1, 1), args=list(arguments), shared_mem=shared)
+    load_kernels(SOURCE.read_text(), *KERNELS)[name](
+        grid=(1, 1, 1), block=(threads, 1, 1), args=list(arguments), shared_mem=shared
+    )
     torch.cuda.synchronize()
 
 

@@ -132,6 +132,7 @@ kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[x, torch.ones_like(o)])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.native
 def test_assembly_of_checked_kernels_is_watched() -> None:
     done = run_checked(ASSEMBLY)

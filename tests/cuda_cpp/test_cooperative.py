@@ -31,17 +31,18 @@ def _run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     return run_text(folder, GROUPS + text)
 
 
-@pytest.mark.parametrize(
-    "launch",
-    [
-        "cudaLaunchCooperativeKernel((void*)add_up, 20, 64, arguments, 64 * sizeof(float))",
-        "cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&add_up), 20, 64, arguments, 256)",
-        "cudaLaunchKernelEx(&config, add_up, +x, &out, n)",
-    ],
-)
-def test_blocks_wait_for_each_other(launch: str, tmp_path: Path) -> None:
+LAUNCHES = [
+    "cudaLaunchCooperativeKernel((void*)add_up, 20, 64, arguments, 64 * sizeof(float))",
+    "cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&add_up), 20, 64, arguments, 256)",
+    "cudaLaunchKernelEx(&config, add_up, +x, &out, n)",
+]
+
+
+@pytest.fixture(scope="module")
+def launches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a program with all launches, of which the number of its arguments chooses one."""
     text = """
-int main() {
+int main(int words, char**) {
   static float x[4096];
   float out = 0, *first = x, *to = &out;
   int n = 4096, can = 0;
@@ -55,12 +56,22 @@ int main() {
   cudaLaunchConfig_t config;
   config.gridDim = 20, config.blockDim = 64, config.dynamicSmemBytes = 256;
   config.attrs = &attribute, config.numAttrs = 1;
-  const cudaError_t launched = LAUNCH;
+  cudaError_t launched = cudaErrorUnknown;
+  LAUNCHES
   cudaDeviceGetAttribute(&can, cudaDevAttrCooperativeLaunch, 0);
   printf("%d %s %g %d", can, cudaGetErrorName(launched), out - sum, sum > 0);
 }
 """
-    done = _run(tmp_path, _SUM + text.replace("LAUNCH", launch))
+    folder = tmp_path_factory.mktemp("launches")
+    lines = [f"if (words == {number}) launched = {launch};" for number, launch in enumerate(LAUNCHES, 1)]
+    _run(folder, _SUM + text.replace("LAUNCHES", "\n".join(lines)))
+    return folder / "program"
+
+
+@pytest.mark.parametrize("number", range(len(LAUNCHES)), ids=LAUNCHES)
+def test_blocks_wait_for_each_other(number: int, launches: Path) -> None:
+    words = [str(launches), *["next"] * number]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("1 cudaSuccess 0 1", "")
 
 

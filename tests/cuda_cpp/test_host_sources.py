@@ -47,6 +47,7 @@ def test_a_missing_header_of_a_host_source_is_named(tmp_path: Path, capfd: pytes
     assert f"{source}:1: error: cudnn.h is not supported here: cuDNN" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_flags_for_the_host_compiler_link_too(tmp_path: Path) -> None:
     source = tmp_path / "threads.cu"
     source.write_text(
@@ -56,6 +57,7 @@ def test_flags_for_the_host_compiler_link_too(tmp_path: Path) -> None:
     assert _run(tmp_path, "-Xcompiler", "-fopenmp", str(source)) == "2\n"
 
 
+@pytest.mark.slow
 def test_programs_find_the_guards_of_nvidias_headers(tmp_path: Path) -> None:
     source = tmp_path / "guards.cu"
     source.write_text(
@@ -113,6 +115,7 @@ def test_kernels_read_the_gpus_clock(tmp_path: Path) -> None:
     assert _run(tmp_path, str(source)) == "1 1 1\n"
 
 
+@pytest.mark.slow
 def test_programs_see_the_capability_that_they_are_compiled_for(tmp_path: Path) -> None:
     text = (
         "#include <cuda_runtime.h>\nint NAME() { cudaDeviceProp p; cudaGetDeviceProperties(&p, 0); return p.major; }\n"
@@ -123,6 +126,7 @@ def test_programs_see_the_capability_that_they_are_compiled_for(tmp_path: Path) 
     assert _run(tmp_path, "-arch=sm_80", str(tmp_path / "host.cpp"), str(tmp_path / "main.cu")) == "8 8\n"
 
 
+@pytest.mark.slow
 def test_cublas_copies_vectors_and_matrices(tmp_path: Path) -> None:
     source = tmp_path / "copies.cu"
     source.write_text(

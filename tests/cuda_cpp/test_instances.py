@@ -71,7 +71,13 @@ def test_functions_that_name_each_other_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "level", "is_quick"), [(["-O3"], "", True), ([], "", True), (["-O0"], "", False), (["-O3"], "0", False)]
+    ("words", "level", "is_quick"),
+    [
+        (["-O3"], "", True),
+        pytest.param([], "", True, marks=pytest.mark.slow),
+        (["-O0"], "", False),
+        pytest.param(["-O3"], "0", False, marks=pytest.mark.slow),
+    ],
 )
 def test_many_instances_are_compiled_for_a_short_build(
     words: list[str], level: str, is_quick: bool, tmp_path: Path

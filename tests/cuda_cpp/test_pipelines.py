@@ -48,6 +48,7 @@ def test_threads_wait_at_a_barrier(tmp_path: Path) -> None:
     assert _run(tmp_path, REVERSED).stdout == "0 cudaSuccess\n"
 
 
+@pytest.mark.slow
 def test_checks_accept_memory_that_a_barrier_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHDEVICE_SANITIZE", "memcheck,racecheck")
     done = _run(tmp_path, REVERSED)
@@ -79,19 +80,14 @@ int main() {
     assert _run(tmp_path, text).stdout == "8: 0 1 2 3 4 5 6 7"
 
 
-@pytest.mark.parametrize(
-    ("made", "producers"),
-    [
-        ("cuda::make_pipeline(block, &state, in_front ? roles::producer : roles::consumer)", 32),
-        ("cuda::make_pipeline(block, &state, 32)", 32),
-        ("cuda::make_pipeline(block, &state)", 64),
-    ],
-)
-def test_consumers_wait_for_what_producers_copy(made: str, producers: int, tmp_path: Path) -> None:
-    """Two stages and ten rounds: a producer overwrites a stage only when every consumer has read it."""
-    text = """
-using roles = cuda::pipeline_role;
-__global__ void sum(const int* in, int* out, int rounds, unsigned producers) {
+#: Pipelines, and how many of the 64 threads produce and consume: half of them each, or all of them both.
+PIPELINES = [
+    ("cuda::make_pipeline(block, &state, in_front ? roles::producer : roles::consumer)", 32),
+    ("cuda::make_pipeline(block, &state, 32)", 32),
+    ("cuda::make_pipeline(block, &state)", 64),
+]
+SUM = """
+__global__ void sum_NUMBER(const int* in, int* out, int rounds, unsigned producers) {
   auto block = cg::this_thread_block();
   __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
   __shared__ int held[2][64];
@@ -113,17 +109,35 @@ __global__ void sum(const int* in, int* out, int rounds, unsigned producers) {
   }
   out[threadIdx.x] = total;
 }
-int main() {
+"""
+SUMS = """
+int main(int words, char**) {
   int in[640], out[64], sum_of_all = 0, right = 0;
   for (int i = 0; i < 640; ++i) sum_of_all += in[i] = i * 7 % 13;
-  sum<<<1, 64>>>(in, out, 10, PRODUCERS);
+  if (words == 1) sum_0<<<1, 64>>>(in, out, 10, 32);
+  if (words == 2) sum_1<<<1, 64>>>(in, out, 10, 32);
+  if (words == 3) sum_2<<<1, 64>>>(in, out, 10, 64);
   for (int i : out) right += i == sum_of_all;
   printf("%d %s\\n", right, cudaGetErrorName(cudaGetLastError()));
 }
 """
-    text = text.replace("MADE", made).replace("PRODUCERS", str(producers))
-    consumers = producers  # half of the threads each, or all
-    assert _run(tmp_path, text).stdout == f"{consumers} cudaSuccess\n"
+
+
+@pytest.fixture(scope="module")
+def sums(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a program with a kernel for each of the pipelines; the number of its arguments chooses one."""
+    folder = tmp_path_factory.mktemp("sums")
+    kernels = [SUM.replace("MADE", made).replace("NUMBER", str(number)) for number, (made, _) in enumerate(PIPELINES)]
+    _run(folder, "\n".join(["using roles = cuda::pipeline_role;", *kernels, SUMS]))
+    return folder / "program"
+
+
+@pytest.mark.parametrize("number", range(len(PIPELINES)), ids=[made for made, _ in PIPELINES])
+def test_consumers_wait_for_what_producers_copy(number: int, sums: Path) -> None:
+    """Two stages and ten rounds: a producer overwrites a stage only when every consumer has read it."""
+    words = [str(sums), *["next"] * number]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"{PIPELINES[number][1]} cudaSuccess\n"
 
 
 def test_a_thread_copies_for_itself(tmp_path: Path) -> None:
@@ -162,15 +176,15 @@ __global__ void stuck(int threads) {
   __syncthreads();
   bar.arrive_and_wait();
 }
-int main() {
-  stuck<<<1, 4>>>(THREADS);
+int main(int words, char**) {
+  stuck<<<1, 4>>>(words == 1 ? 5 : 0);
   printf("%s\\n", cudaGetErrorName(cudaDeviceSynchronize()));
 }
 """
-    missed = _run(tmp_path, text.replace("THREADS", "5"))
+    missed = _run(tmp_path, text)
     assert missed.stdout == "cudaErrorLaunchFailure\n"
     line = _HEAD.count("\n") + 6
     said = f"program.cu:{line}: kernel stuck: block: [0,0,0], thread: [0,0,0] waits in cuda::barrier::wait()"
     assert f"{said} for threads that do not come" in missed.stderr
-    late = _run(tmp_path, text.replace("THREADS", "0"))
+    late = subprocess.run([str(tmp_path / "program"), "late"], capture_output=True, text=True, timeout=60, check=True)
     assert "cuda::barrier: 1 arrivals where 0 of 0 are missing" in late.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import CPU, VIRTUAL, child
+from harness.cuda_programs import load_kernels
 
 SOURCE = """
 #define SHUFFLES(T, mask, amount) \\
@@ -33,6 +34,7 @@ extern "C" __global__ void types(long long* out, int width) {
   SHUFFLES(unsigned char, 0xffffffffu, 3)
 }
 """
+KERNELS = ("shuffles", "some", "types")
 
 
 def list_sources(lane: int, amount: int, width: int) -> list[int]:
@@ -52,7 +54,7 @@ def list_sources(lane: int, amount: int, width: int) -> list[int]:
 def test_lanes_that_share_their_arguments() -> None:
     import torch
 
-    kernel = torch.cuda._compile_kernel(SOURCE, "shuffles")
+    kernel = load_kernels(SOURCE, *KERNELS)["shuffles"]
     for block in ((64, 1), (40, 2)):  # the last of these warps is not full
         threads = block[0] * block[1]
         own = torch.zeros(threads, dtype=torch.int32, device="cuda")
@@ -71,7 +73,7 @@ def test_lanes_that_share_their_arguments() -> None:
 def test_lanes_of_a_part_of_each_warp() -> None:
     import torch
 
-    kernel = torch.cuda._compile_kernel(SOURCE, "some")
+    kernel = load_kernels(SOURCE, *KERNELS)["some"]
     out = torch.zeros(16, 128, 4, dtype=torch.int64, device="cuda")
     kernel(block=(16, 8, 1), args=[out, 16])
     for amount in range(16):
@@ -85,7 +87,7 @@ def test_lanes_of_a_part_of_each_warp() -> None:
 def test_values_of_other_sizes() -> None:
     import torch
 
-    kernel = torch.cuda._compile_kernel(SOURCE, "types")
+    kernel = load_kernels(SOURCE, *KERNELS)["types"]
     out = torch.zeros(4, 32, 4, dtype=torch.int64, device="cuda")
     kernel(block=(32, 1, 1), args=[out, 32])
     for row, dtype in zip(out.cpu(), (torch.int16, torch.float32, torch.float64, torch.uint8), strict=True):

@@ -256,7 +256,7 @@ int main() {
 """
 
 
-@pytest.mark.parametrize("fibers", ["0", "1"])
+@pytest.mark.parametrize("fibers", ["0", pytest.param("1", marks=pytest.mark.slow)])
 def test_lanes_that_end_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fibers: str) -> None:
     """A GPU lets the others go on when a lane ends. Loops cannot know that it will, and see if it comes elsewhere."""
     (tmp_path / "ending.cu").write_text(ENDING)

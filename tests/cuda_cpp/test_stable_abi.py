@@ -170,11 +170,13 @@ def test_an_extension_of_the_stable_abi_follows_device_and_stream() -> None:
         probe.check(101)
 
 
+@pytest.mark.slow
 @child(*STORED, seconds=300)
 def test_kernels_of_the_stable_abi_compute_on_memory_that_is_lent() -> None:
     _shift_twice(_build().shift)
 
 
+@pytest.mark.slow
 @child(CPU, seconds=300)
 def test_kernels_of_the_stable_abi_compute_on_plain_memory() -> None:
     probe = _build()

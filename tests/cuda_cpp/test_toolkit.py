@@ -39,8 +39,17 @@ PRINTED = {
     "lockstep": ["3067", "3067", "15 496 1520", "0 0"],
 }
 
+#: Which of them use headers that programs of samples do, too.
+RARE = {"numbers", "products", "ranges"}
 
-@pytest.mark.parametrize(("name", "threads"), [*((name, "loops") for name in PRINTED), ("lockstep", "fibers")])
+
+@pytest.mark.parametrize(
+    ("name", "threads"),
+    [
+        *(pytest.param(name, "loops", marks=[pytest.mark.slow] if name in RARE else []) for name in PRINTED),
+        pytest.param("lockstep", "fibers", marks=pytest.mark.slow),
+    ],
+)
 def test_a_program_prints_known_results(
     name: str, threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

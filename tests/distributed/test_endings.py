@@ -135,6 +135,7 @@ def _init(rank: int, size: int, port: int, seconds: int) -> tuple[list[str], dic
     return command, {name: str(value) for name, value in where.items()}
 
 
+@pytest.mark.slow
 def test_a_world_size_that_is_too_large() -> None:
     command, environment = _init(0, 2, free_port(), 3)
     done = run_forked(*command, environment=environment, check=False)

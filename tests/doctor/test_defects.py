@@ -86,6 +86,7 @@ def _answer(result: Result, question: str) -> Answer:
     return next(answer for answer in result.answers if answer.question == question)
 
 
+@pytest.mark.slow  # as the whole of it is
 @pytest.mark.parametrize("check", EXAMINED)
 def test_all_is_well(well: dict[str, Result], check: str) -> None:
     result = well[check]

@@ -240,9 +240,9 @@ def test_the_real_clock() -> None:
     start, end = streams.event(timing=True), streams.event(timing=True)
     begin = time.monotonic()
     streams.record(start, 0, 0)
-    streams.sleep(300_000_000, 0)
+    streams.sleep(1_000_000_000, 0)
     streams.record(end, 0, 0)
-    assert time.monotonic() - begin < 0.25
+    assert time.monotonic() - begin < 0.95
     streams.synchronize_event(end)
-    assert time.monotonic() - begin >= 0.3
-    assert 300 <= streams.elapsed_ms(start, end) < 3000
+    assert time.monotonic() - begin >= 1
+    assert 1000 <= streams.elapsed_ms(start, end) < 10_000

@@ -89,14 +89,14 @@ def test_streams_that_sleep() -> None:
     try:
         made.sleep(-5, 0)
         assert made.query(one, 0) is True
-        made.sleep(gpus.find("a100-80").clock_mhz * 400_000, 0)  # tenths of a second
+        made.sleep(gpus.find("a100-80").clock_mhz * 1_000_000, 0)  # a second
         assert made.query(one, 0) is False
         assert made.query(0, 0) is True
         begin = time.monotonic()
         made.synchronize(0, 0)
-        assert time.monotonic() - begin < 0.3
+        assert time.monotonic() - begin < 0.8
         made.synchronize(one, 0)
-        assert 0.05 < time.monotonic() - begin < 3
+        assert 0.05 < time.monotonic() - begin < 10
         made.sleep(gpus.find("a100-80").clock_mhz * 20_000, 0)
         made.synchronize_device(0)
         assert made.query(one, 0) is True

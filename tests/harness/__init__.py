@@ -12,11 +12,13 @@
     def test_report(tmp_path: Path) -> None:
         value = in_child(function, CPU, str(tmp_path))        # a function in a child of its own; what it returned
         done = python("-m", "torchdevice_cuda", "--info")     # a command line, its status, output and errors
-        done = run_forked("-m", "torchdevice_cuda", program)  # the same in a fork that has torch: a quarter of the time
+        done = run_forked("-m", "torchdevice_cuda", program)  # the same in a fork that has torch: a quarter of the
+                                                          # time; whole=True if it is about how the program ends
 
     outcome(function, CPU).err                                # what a function printed on standard error meanwhile
     together(CPU, [one, other])["one"].value                  # several in one child; each place is asked once
-    CPU.anew()                                                # a new process: others are forks of one that has torch
+    CPU.anew()                                                # a new process: others are forks of one that has torch,
+                                                              # and of one that has activated, if places say the same
     in_fork(function)                                         # in a fork of this process; its value or error
     @child(CPU, as_in=STOCK)                                  # what it returns is what it returns under stock torch
     ChildConfig("bare", order="after", setup=use_cuda, setup_with={"devices": 2}, needs=("cuda",))  # not activated

@@ -26,22 +26,44 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-if sys.argv[1] == "--serve":
-    sys.argv[1:] = [importlib.import_module("serving").become_child(*sys.argv[2:])]
-FOLDER = Path(sys.argv[1])
-#: Python literals: they keep tuples apart from lists.
-REQUEST: dict[str, Any] = ast.literal_eval((FOLDER / "request").read_text(encoding="utf-8"))
 #: What stands for the place of this process where a function asks for it.
 HERE = ("the place",)
 TESTS = str(Path(__file__).resolve().parents[1])
 
-sys.path[:] = [TESTS, *(entry for entry in sys.path if entry not in (TESTS, str(Path(__file__).parent.resolve())))]
-for _name in REQUEST["imports"]:
-    importlib.import_module(_name)
-if os.environ.get("TESTS_AS_ON_A_MAC"):  # the variable of harness.mac, which is not imported in every child
-    importlib.import_module("harness.mac").hide_library()
-if REQUEST["settings"]:
-    importlib.import_module("torchdevice_cuda").activate(**REQUEST["settings"])
+
+def read(file: Path) -> dict[str, Any]:
+    """Return what a file of Python literals holds: they keep tuples apart from lists."""
+    literals: dict[str, Any] = ast.literal_eval(file.read_text(encoding="utf-8"))
+    return literals
+
+
+def prepare(request: dict[str, Any]) -> None:
+    """Import and activate as a request says."""
+    sys.path[:] = [TESTS, *(entry for entry in sys.path if entry not in (TESTS, str(Path(__file__).parent.resolve())))]
+    for name in request["imports"]:
+        importlib.import_module(name)
+    if os.environ.get("TESTS_AS_ON_A_MAC"):  # the variable of harness.mac, which is not imported in every child
+        importlib.import_module("harness.mac").hide_library()
+    if request["settings"]:
+        importlib.import_module("torchdevice_cuda").activate(**request["settings"])
+    for name in request.get("imports_later", ()):
+        importlib.import_module(name)
+
+
+IS_ACTIVE = False
+if sys.argv[1] == "--serve":
+    serving = importlib.import_module("serving")
+    folder = serving.become_child(*sys.argv[2:])
+    if serving.Prepared.files is not None:
+        shared = read(folder / "prepared")
+        prepare(shared)
+        IS_ACTIVE = bool(shared["settings"])
+        folder = serving.fork_for_each_folder()
+    # A process that multiprocessing spawns runs this program again, and does what its folder says.
+    sys.argv[1:] = [str(folder)]
+FOLDER = Path(sys.argv[1])
+REQUEST = read(FOLDER / "request")
+prepare({**REQUEST, "settings": {}} if IS_ACTIVE else REQUEST)
 
 
 def find(reference: str) -> Callable[..., Any]:

@@ -26,6 +26,8 @@ _NATIVE = {"virtual": "cuda", "mps": "mps"}
 #: Operators that tests take for some that the Apple GPU lacks: it has had kernels for them since torch 2.14 or 2.15.
 LACKING = {"TORCHDEVICE_EMULATE_MPS_LACKS": "heaviside,heaviside_,take,_linalg_eigh"}
 _EMULATION = {"mps": {"TORCHDEVICE_EMULATE_MPS": "1", **LACKING}}
+#: Settings that a fork has from the process that has activated with them.
+_SHARED = {"driver", "policy", "devices"}
 if VARIABLE in os.environ:
     _EMULATION["mps"][VARIABLE] = "1"
 
@@ -45,6 +47,8 @@ class ChildConfig:
     needs: tuple[str, ...] = ()
     #: Only tests that may take long go there: the others have seen the same in another place.
     rare: bool = False
+    #: What a process imports before activation that it is a fork of, as are others of its kind.
+    preloaded: tuple[str, ...] = ()
     #: It is a new process, in which torch is imported when the order says so.
     new: bool = False
 
@@ -60,9 +64,24 @@ class ChildConfig:
         return self.needs if own is None else (own, *self.needs)
 
     @property
+    def imports(self) -> tuple[str, ...]:
+        """Return what is imported before activation."""
+        return (*ORDERS[self.order], *self.preloaded)
+
+    @property
     def forks(self) -> bool:
         """Return whether a fork that has imported torch will do: otherwise the functions import it themselves."""
         return not self.new and (bool(self.settings) or self.order != "before")
+
+    @property
+    def shares_activation(self) -> bool:
+        """Return whether a fork of a process that has activated will do; one is kept for what many files ask for.
+
+        Of an Apple GPU no fork has anything, nor is the policy ``accelerate`` the same there.
+        """
+        is_usual = self.settings.keys() <= _SHARED and not self.environment
+        of_the_host = self.driver in ("cpu", "virtual") and self.settings.get("policy") != "accelerate"
+        return self.forks and is_usual and of_the_host
 
     @property
     def marks(self) -> list[pytest.MarkDecorator]:

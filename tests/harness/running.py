@@ -16,14 +16,17 @@ from typing import Any
 
 import pytest
 
-from .places import ORDERS, ChildConfig, must_be_ready
+from .places import ChildConfig, must_be_ready
 from .processes import Finished, clean_environment
-from .servers import run_child
+from .servers import may_fork, run_child
 
 #: As in ``child.py``, which is no module to import here.
 _HERE = ("the place",)
-#: What files about the compiler have.
-_COMPILES = re.compile(r"torch\.compile|dynamo|inductor|torch\.export")
+#: What files about the compiler have, and those that compile.
+_OF_THE_COMPILER = re.compile(r"torch\.compile|dynamo|inductor|torch\.export")
+_COMPILES = re.compile(r"torch\.compile\(")
+#: What that imports, with what takes longer than any other import.
+_COMPILER = ("torch._inductor.compile_fx",)
 #: Seconds that a function has; and a process, to start.
 SECONDS = 120.0
 _START = 120.0
@@ -74,7 +77,7 @@ def reference(function: Callable[..., Any]) -> str:
 
 def _request(place: ChildConfig, cases: Sequence[Case]) -> str:
     request = {
-        "imports": ORDERS[place.order],
+        "imports": place.imports,
         # A child with a compiled device is taken apart at its end, as every new process is: that may fail.
         "native": place.native,
         "settings": dict(place.settings),
@@ -104,7 +107,16 @@ def outcomes(place: ChildConfig, cases: Sequence[Case]) -> list[Outcome]:
 def _choose_server(cases: Sequence[Case]) -> str:
     """Choose by the file of the functions: one that trains, and is not about the compiler, may have dynamo before."""
     source = _read_source(cases[0].function.__module__)
-    return "training children" if "optim." in source and not _COMPILES.search(source) else "children"
+    return "training children" if "optim." in source and not _OF_THE_COMPILER.search(source) else "children"
+
+
+def _preparation(place: ChildConfig, cases: Sequence[Case]) -> dict[str, Any]:
+    """Return what a process does once that children are forks of; empty if they need none that is prepared."""
+    if place.shares_activation:
+        compiles = _COMPILES.search(_read_source(cases[0].function.__module__))
+        settings, later = dict(place.settings), _COMPILER if compiles else ()
+        return {"imports": place.imports, "settings": settings, "imports_later": later}
+    return {"imports": place.imports, "settings": {}} if place.preloaded else {}
 
 
 @functools.cache
@@ -115,10 +127,13 @@ def _read_source(module: str) -> str:
 def _one_child(place: ChildConfig, cases: Sequence[Case]) -> list[Outcome]:
     """Run cases until the child ends: all of them have failed if it did not even start."""
     with tempfile.TemporaryDirectory(prefix="child-") as folder:
+        environment = clean_environment(**place.full_environment())
+        fork_of = _choose_server(cases) if place.forks and may_fork(environment) else None
+        if fork_of and (shared := _preparation(place, cases)):
+            Path(folder, "prepared").write_text(repr({**shared, "environment": environment}), encoding="utf-8")
         Path(folder, "request").write_text(_request(place, cases), encoding="utf-8")
         seconds = _START + sum(case.seconds for case in cases)
-        fork_of = _choose_server(cases) if place.forks else None
-        done = run_child(folder, clean_environment(**place.full_environment()), seconds, fork_of)
+        done = run_child(folder, environment, seconds, fork_of)
         results = Path(folder, "results")
         lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
     found: list[Outcome] = []

@@ -1,6 +1,7 @@
-"""Children and programs that need not import torch: forks of a process that has done so, and has activated nothing.
+"""Children and programs that need not import torch: forks of a process that has done so.
 
-They activate after torch is imported, which a place may have wanted before. Tests of what comes first say so
+They, or the process that children of usual places are forks of, activate after torch is imported, which a place may
+have wanted before. Tests of what comes first say so
 (:meth:`ChildConfig.anew`, ``python`` instead of ``run_forked``), and with ``--fresh`` every one is a new process.
 """
 
@@ -69,6 +70,9 @@ class Server:
         self._process.stdin.flush()
         child = self._answer(timeout)
         if child is None:
+            # The next child has another one: this one may be in the middle of an answer.
+            self._process.kill()
+            _servers.clear()
             raise RuntimeError("the process that forks children has ended, or hangs")
         status = None
         try:
@@ -119,8 +123,8 @@ def always_fresh() -> None:
 
 
 def run_child(folder: str, environment: Mapping[str, str], timeout: float, fork_of: str | None) -> Finished:
-    """Run the child of a folder to its end: as a fork of a server, where that will do."""
-    if fork_of and _may_fork(environment):
+    """Run the child of a folder to its end: as a fork of such a server, or a new process."""
+    if fork_of:
         return _serve(fork_of).run(folder, environment, timeout)
     return run([sys.executable, str(CHILD), folder], environment=environment, timeout=timeout)
 
@@ -132,22 +136,26 @@ def run_forked(
     text: str = "",
     timeout: float = 180,
     check: bool = True,
+    whole: bool = False,
 ) -> Finished:
     """Run what ``python`` runs, in a fork that has imported torch: a file, ``-m`` or ``-c``, no options of Python's.
 
-    For programs that are not about what is imported when, nor about how Python itself starts.
+    For programs that are not about what is imported when, nor about how Python itself starts. ``whole``: at its end
+    torch is taken apart, too, as for tests of how programs end.
     """
-    if not _may_fork(clean_environment(**(environment or {}))):
+    if not may_fork(clean_environment(**(environment or {}))):
         return python(*arguments, environment=environment, folder=folder, text=text, timeout=timeout, check=check)
     command = {"arguments": [str(one) for one in arguments], "folder": str(folder or os.getcwd())}
     with tempfile.TemporaryDirectory(prefix="program-") as described:
         Path(described, "command").write_text(repr(command), encoding="utf-8")
         Path(described, "in").write_text(text, encoding="utf-8")
+        if whole:
+            Path(described, "whole").touch()
         done = _serve("programs").run(described, clean_environment(**(environment or {})), timeout)
     return check_end(done, check)
 
 
-def _may_fork(environment: Mapping[str, str]) -> bool:
+def may_fork(environment: Mapping[str, str]) -> bool:
     """Return whether a fork has all variables that torch may have read at its import."""
     return _forks and _imported_with(environment) == _imported_with(_ENVIRONMENT)
 

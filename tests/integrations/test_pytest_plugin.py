@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from harness import Finished, clean_environment, python, run_forked
+from harness import Finished, clean_environment, run_forked
 from native.compilers import Bench
 
 from torchdevice_cuda import children
@@ -65,7 +65,7 @@ def test_memory_of_failed_tests_is_no_leak(tmp_path: Path) -> None:
     case = tmp_path / "test_leaks.py"
     case.write_text(LEAKS)
     options = (*NAMED, *CHOSEN, "--torchdevice-memory-limit", "12MiB", "-c", "/dev/null", case)
-    done = python("-m", "pytest", *options, check=False)
+    done = run_forked("-m", "pytest", *options, check=False)
     assert " 2 failed, 1 passed in " in done.out, done
     _, _, left = done.out.partition("device memory that tests left behind")
     assert re.findall(r"([\d.]+ \w+)  .*::(\w+)\n", left.partition("===")[0]) == [
@@ -100,7 +100,7 @@ def test_errors_in_kernels_fail_tests(tmp_path: Path) -> None:
         "    kernel(grid=(blocks, 1, 1), block=(1, 1, 1), args=[torch.zeros(1, dtype=torch.int32, device='cuda'), 1])\n"
     )
     options = (*NAMED, "--torchdevice", "--torchdevice-driver", "cpu", "--torchdevice-sanitize", "racecheck")
-    done = python("-m", "pytest", *options, "-rf", "-c", "/dev/null", case, check=False)
+    done = run_forked("-m", "pytest", *options, "-rf", "-c", "/dev/null", case, check=False)
     assert re.findall(r"^FAILED \S+::(\S+)", done.out, re.M) == ["test_it[2]"], done
     assert "adds.cu:1: kernel adds: block: [1,0,0], thread: [0,0,0] Error: Race reported" in done.out
     assert done.status == 1
@@ -115,10 +115,10 @@ def test_kernels_that_are_not_checked_are_named(tmp_path: Path) -> None:
     case = tmp_path / "test_it.py"
     case.write_text(f"import ctypes\ndef test_it():\n    k = ctypes.CDLL({str(library)!r})\n    k.run(); k.run()\n")
     options = (*NAMED, "--torchdevice", "--torchdevice-driver", "cpu", "--torchdevice-sanitize", "memcheck")
-    done = python("-m", "pytest", *options, "-c", "/dev/null", case, check=False)
+    done = run_forked("-m", "pytest", *options, "-c", "/dev/null", case, check=False)
     assert done.out.count(f"the kernels of {library} are not checked: compile it with TORCHDEVICE_SANITIZE") == 1
     assert "1 passed, 1 warning in" in done.out and done.status == 0
-    strict = python("-m", "pytest", *options, "-W", "error", "-c", "/dev/null", case, check=False)
+    strict = run_forked("-m", "pytest", *options, "-W", "error", "-c", "/dev/null", case, check=False)
     assert "1 failed in" in strict.out, strict
 
 
@@ -131,7 +131,7 @@ def test_a_test_with_a_fallback_fails(name: str, tmp_path: Path) -> None:
     case.write_text("import torch\ndef test_it():\n    torch.heaviside(*[torch.ones(2, device='cuda')] * 2)\n")
     options = (*NAMED, "--torchdevice", "--torchdevice-driver", "mps", f"--torchdevice-fail-on-{name}")
     here = {"TORCHDEVICE_EMULATE_MPS": "1", "TORCHDEVICE_EMULATE_MPS_LACKS": "heaviside"}
-    done = python("-m", "pytest", *options, "-c", "/dev/null", case, environment=here, check=False)
+    done = run_forked("-m", "pytest", *options, "-c", "/dev/null", case, environment=here, check=False)
     assert "left the GPU (--torchdevice-fail-on-fallback):" in done.out, done
     assert "heaviside" in done.out
     assert " 1 failed in " in done.out
@@ -170,7 +170,7 @@ def test_fits(mebibytes):
 
 
 @pytest.mark.native
-@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.slow), "2"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_an_option_of_a_gpu_asks_for_one(tmp_path: Path, workers: str) -> None:
     (tmp_path / "test_needing.py").write_text(NEEDING)
     options = ("--torchdevice-gpu", "t4", "--torchdevice-devices", "2", "-n", workers, "-rs")
@@ -211,7 +211,7 @@ def run_on(case: str, folder: Path, *options: str, environment: dict[str, str], 
     file = folder / "test_case.py"
     file.write_text(case)
     common = (*NAMED, "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(folder))
-    return python("-m", "pytest", *common, *options, f"{file}{test}", environment=environment, check=False)
+    return run_forked("-m", "pytest", *common, *options, f"{file}{test}", environment=environment, check=False)
 
 
 def test_a_build_is_seen(tmp_path: Path) -> None:
@@ -279,9 +279,13 @@ IMPORTING = {
     "pytest_configure": ("def test_it(): pass\n", "def pytest_configure():\n    import torch\n", ()),
     "a worker": ("import torch\ndef test_it(): pass\n", "", ("-n", "1")),
 }
+#: Which of them pytest treats as it does others.
+RARE = {"a test", "pytest_configure"}
 
 
-@pytest.mark.parametrize("where", IMPORTING)
+@pytest.mark.parametrize(
+    "where", [pytest.param(name, marks=[pytest.mark.slow] if name in RARE else []) for name in IMPORTING]
+)
 def test_the_shim_fails_with_one_line(where: str, tmp_path: Path) -> None:
     case, conftest, options = IMPORTING[where]
     (tmp_path / "conftest.py").write_text(conftest)

@@ -72,7 +72,7 @@ def test_so_does_the_shim(no_gpu: None, unbuilt: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("program", sorted(path.name for path in ENDINGS.glob("*.py")))
-@pytest.mark.parametrize("way", ["command line", "shim"])
+@pytest.mark.parametrize("way", [pytest.param("command line", marks=pytest.mark.slow), "shim"])
 def test_a_program_cannot_go_on_by_accident(unbuilt: dict[str, str], way: str, program: str) -> None:
     words, path = (OURS, [ROOT]) if way == "command line" else ((), [SHIM, ROOT])
     asked = {"TORCHDEVICE_AUTO": "1", "TORCHDEVICE_DRIVER": "virtual"}
@@ -153,7 +153,9 @@ def without(name: str, folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("name", ["psutil", "platformdirs", "filelock", "jinja2"])
+@pytest.mark.parametrize(
+    "name", ["psutil", *(pytest.param(name, marks=pytest.mark.slow) for name in ("platformdirs", "filelock", "jinja2"))]
+)
 def test_a_missing_package_is_named(tmp_path: Path, name: str) -> None:
     seen = without(name, tmp_path / "seen")
     python = make_environment(tmp_path / "bare", shim=False, see=[])
@@ -189,10 +191,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "where",
-    [
-        pytest.param(each, marks=[*each.marks, *([] if each is VIRTUAL else [pytest.mark.slow])], id=str(each))
-        for each in (CPU, VIRTUAL, MPS)
-    ],
+    [pytest.param(each, marks=[*each.marks, pytest.mark.slow], id=str(each)) for each in (CPU, VIRTUAL, MPS)],
 )
 def test_optimised_python(where: ChildConfig, compiled: dict[str, str]) -> None:
     must_be_ready(where)

@@ -151,6 +151,7 @@ def test_multiprocessing_of_a_module(tmp_path: Path, method: str) -> None:
     assert alike("-m", "package.pool", method, folder=tmp_path).status == 0
 
 
+@pytest.mark.slow
 def test_env_lists_the_gpus_of_its_settings(tmp_path: Path) -> None:
     """``nvidia-smi`` lists those of other processes, too."""
     running = "import torch; torch.ones(1).cuda(); print(flush=True); input()"

@@ -281,6 +281,7 @@ def test_virtual_environments_and_pip_work(installed: Path, tmp_path: Path) -> N
 
 
 # ------------------------------------------------------------------------------- the real thing
+@pytest.mark.slow
 def test_real_torch(installed: Path, tmp_path: Path) -> None:
     """torchrun under the installed shim: the launcher, its worker and a child of that see CUDA."""
     look = "import torch; print(torch.cuda.is_available(), torch.cuda.device_count(), flush=True)"

@@ -155,7 +155,7 @@ def stock() -> list[dict[str, Any]]:
     scope="module",
     params=[
         pytest.param(place, marks=place.marks, id=str(place))
-        for place in (MPS, MPS_FAITHFUL.rarely(), VIRTUAL.rarely())
+        for place in (MPS.rarely(), MPS_FAITHFUL.rarely(), VIRTUAL.rarely())
     ],
 )
 def ours(request: pytest.FixtureRequest) -> list[dict[str, Any]]:

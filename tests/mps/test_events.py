@@ -309,7 +309,7 @@ class Deaf(streams.Recording):
 
 @child(MPS_FAITHFUL, alone=True)
 def test_every_wait_ends() -> None:
-    streams._PATIENCE_S = streams._GRACE_S = 0.05
+    streams._PATIENCE_S = streams._GRACE_S = 0.25
     streams.Recording = Deaf
     begin = time.monotonic()
     first, last = _recorded()
@@ -319,10 +319,10 @@ def test_every_wait_ends() -> None:
         assert event.query()
     assert first.elapsed_time(last) > 0
     assert not torch.cuda.current_stream().query()
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 15
     begin = time.monotonic()
     first.record()  # what was found out once is not found out again
-    assert time.monotonic() - begin < 0.05
+    assert time.monotonic() - begin < 0.25
 
 
 class Refusing(streams.Recording):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 import torch
 from harness import MPS, child
 from torch import nn
@@ -53,6 +54,7 @@ def test_a_training_step() -> None:
         assert torch.allclose(mine.grad, theirs.grad, atol=1e-5)
 
 
+@pytest.mark.slow
 @on_mps
 def test_dynamic_shapes() -> None:
     function = torch.compile(lambda x: (x * 2 + x.shape[0]).sum(0), dynamic=True)

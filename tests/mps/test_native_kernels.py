@@ -210,6 +210,7 @@ def _gelu(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return functional.gelu(x @ y).sum(0)
 
 
+@pytest.mark.slow
 @child(MPS)
 @pytest.mark.skipif(VARIABLE in os.environ, reason="on a Mac inductor writes Metal code (test_metal_codegen.py)")
 def test_compiled_by_inductor() -> None:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 #: Workers take their time to start: under the policy that is not the default, rarely.
 everywhere = child(MPS, MPS_FAITHFUL.rarely())
-by_both_methods = pytest.mark.parametrize("method", ["fork", "spawn"])
+by_both_methods = pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 #: Where a tensor really is that was asked for without a device, by the policy; it says that it is the CPU's.
 UNASKED = {"accelerate": "mps:0", "faithful": "cpu"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 import torch
 from harness import child
 from torch import nn
@@ -64,6 +65,7 @@ class _Residual(nn.Module):
         return self.last((pooled + self.second(pooled)).mean((2, 3)))
 
 
+@pytest.mark.slow
 def test_training_convolutions() -> None:
     model, image = _Residual().cuda(), torch.rand(2, 3, 18, 18, device="cuda")
     other = copy.deepcopy(model)
@@ -113,6 +115,7 @@ def test_draws_come_from_the_devices_generator() -> None:
     assert torch.equal(torch.get_rng_state(), state)  # the CPU's is left alone
 
 
+@pytest.mark.slow
 def test_branches_are_compiled_with_the_graph() -> None:
     def choose(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, lambda a, b: a + b, lambda a, b: a - b, (x, y))

@@ -157,7 +157,8 @@ def _compile_sine(folder: Path, *command: str, threads: int = 1) -> tuple[int, .
 
 @needs_triton
 @pytest.mark.native
-@pytest.mark.parametrize("is_launched", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_launched", [True, False])
 def test_workers_compile_and_a_second_process_finds_it(tmp_path: Path, is_launched: bool) -> None:
     """Inductor starts workers with a path of its own. They know the GPU, and compile for the host, too."""
     command = _LAUNCH if is_launched else ("-c", _ACTIVATE + _PROGRAM)

@@ -42,7 +42,7 @@ def test_medians_of_expanded_tensors() -> None:
 
 @on_the_device
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="before 2.13 an H200 refuses the last one, too")
-@pytest.mark.parametrize("is_dynamic", [False, True])
+@pytest.mark.parametrize("is_dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_transforms_are_laid_out_as_cudas(is_dynamic: bool) -> None:
     def transform(x: torch.Tensor, z: torch.Tensor) -> Any:
         fft = torch.fft
@@ -58,6 +58,7 @@ def test_transforms_are_laid_out_as_cudas(is_dynamic: bool) -> None:
     _compare(transform, _make(7, 33), _make(7, 1), dynamic=is_dynamic)
 
 
+@pytest.mark.slow
 @on_the_device
 def test_factors_are_laid_out_as_cudas() -> None:
     def factorize(x: torch.Tensor, b: torch.Tensor) -> Any:
@@ -68,6 +69,7 @@ def test_factors_are_laid_out_as_cudas() -> None:
     _compare(factorize, _make(2, 4, 4), _make(2, 3, 4))
 
 
+@pytest.mark.slow
 @on_the_device
 def test_bags_of_embeddings() -> None:
     """The operator's other results have other shapes on CUDA."""
@@ -142,6 +144,7 @@ def test_a_capture_replays_them() -> None:
         assert torch.equal(y, x * 2 + 1)
 
 
+@pytest.mark.slow
 @child(MPS_FAITHFUL, seconds=300)
 def test_an_apple_gpu_computes_what_it_lacks() -> None:
     def find(x: torch.Tensor) -> Any:

@@ -50,6 +50,7 @@ def test_operators_are_called_in_both_passes() -> Any:
     return _values(y.detach(), x.grad)
 
 
+@pytest.mark.slow
 @as_on_stock
 def test_operators_take_and_give_several() -> Any:
     def function(x: torch.Tensor, y: torch.Tensor) -> Any:
@@ -74,6 +75,7 @@ def test_operators_write_into_the_given_memory() -> Any:
     return _values(*made, out, more)
 
 
+@pytest.mark.slow
 @as_on_stock
 def test_an_operator_is_given_the_devices_name() -> Any:
     return _values(_compiled(lambda x: x + ops.make(4, x.device))(numbers()))
@@ -123,12 +125,14 @@ def test_control_flow_calls_operators() -> Any:
         return _values(choosing(numbers()), choosing(-numbers()), *_compiled(repeat)(numbers()))
 
 
+@pytest.mark.slow
 @as_on_stock
 def test_regions_that_are_compiled_once_call_operators() -> Any:
     region = torch.compiler.nested_compile_region(lambda x: ops.twice(x) + 1)
     return _values(_compiled(lambda x: region(region(x) * 3))(numbers()))
 
 
+@pytest.mark.slow
 @as_on_stock
 def test_constants_of_the_device() -> Any:
     return _values(_compiled(lambda x: x + ops.twice(torch.tensor([1.0, 2, 3, 4], device=x.device)))(numbers()))
@@ -152,6 +156,7 @@ def test_functions_with_gradients_of_their_own_call_operators() -> Any:
     return _values(x.grad)
 
 
+@pytest.mark.slow
 @as_on_stock
 def test_passes_of_the_program_see_its_operators() -> Any:
     from torch._inductor import config

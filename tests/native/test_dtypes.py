@@ -252,9 +252,10 @@ def _compare(*options: str) -> Finished:
 
 def test_a_part_of_the_operators() -> None:
     """Releases of torch differ, and have other samples: fewer than in the release that was recorded are alike."""
-    _compare("--every", "23", "--alike", "93", "--equal", "91")
+    _compare("--every", "46", "--alike", "93", "--equal", "91")
 
 
+@pytest.mark.slow
 def test_spectra_are_laid_out_as_cuffts() -> None:
     """The processor's FFT library does not matter: that of x86 does as cuFFT, that of ARM does not."""
     ways = [f"fft.{way}fft{dims}" for way in ("", "i", "r", "ir", "h", "ih") for dims in ("", "2", "n")]

@@ -41,8 +41,8 @@ pytestmark = [pytest.mark.native]
 def _ended(work: str, ending: str, limit: float = LIMIT) -> Finished:
     must_be_ready(VIRTUAL)
     words = ("-m", "torchdevice_cuda", "--driver", "virtual", BUSY, work, ending)
-    given = {"TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT": str(limit)}
-    return (python if work == NEW else run_forked)(*words, environment=given, check=False, timeout=90)
+    given = {"environment": {"TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT": str(limit)}, "check": False, "timeout": 90}
+    return python(*words, **given) if work == NEW else run_forked(*words, **given, whole=True)
 
 
 def _check(work: str, ending: str) -> None:
@@ -66,6 +66,7 @@ def test_every_ending(work: str, ending: str) -> None:
         _check(work, ending)
 
 
+@pytest.mark.slow
 def test_threads_have_as_long_as_torchs_engine_gives_them() -> None:
     took = []
     for limit in (0, 6):

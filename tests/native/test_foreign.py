@@ -84,7 +84,7 @@ def uses(path: str, how: str, late: bool = False) -> list[str]:
 EXPECTED = ["[2.0, 4.0]", "[2.0, 2.0]", "[2.0, 4.0]", "[4.0, 6.0]", "[3.0, 6.0]"]
 
 
-@pytest.mark.parametrize("how", ["load_library", "import"])
+@pytest.mark.parametrize("how", ["load_library", pytest.param("import", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("late", [False, True], ids=["into an active process", "before activation"])
 def test_the_cpus_kernels_take_over(compiled: Path, how: str, late: bool) -> None:
     place = STOCK.when("after") if late else VIRTUAL

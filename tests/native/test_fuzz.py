@@ -14,7 +14,7 @@ FUZZING = str(Path(__file__).with_name("fuzzing.py"))
 
 
 @pytest.mark.native
-@pytest.mark.parametrize("seconds", [8, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [5, pytest.param(120, marks=pytest.mark.slow)])
 def test_random_calls(seconds: int) -> None:
     must_be_ready(VIRTUAL)
     options = ["--driver", "virtual", "--devices", "2", "--memory", "96MiB"]

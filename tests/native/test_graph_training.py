@@ -12,7 +12,7 @@ from torch import nn
 from .test_graphs import captured
 
 #: `cpu` and `mps` record and replay by the same code.
-pytestmark = child(VIRTUAL, CPU.rarely(), MPS_FAITHFUL)
+pytestmark = child(VIRTUAL, CPU.rarely(), MPS_FAITHFUL.rarely())
 
 
 def test_graphed_callables() -> None:

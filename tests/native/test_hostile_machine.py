@@ -58,6 +58,7 @@ def run_mounted(mounts: list[str], *words: str | Path, **environment: str) -> Fi
 
 # ------------------------------------------------------------------------------------------ room
 @pytest.mark.native
+@pytest.mark.slow
 def test_full_shared_memory(mounting: None) -> None:
     """Memory of the device that is shared needs none of it; nobody is told what the process holds."""
     words = ("--driver", "virtual", "--log-level", "INFO", PROGRAMS / "hostile.py", "sends")
@@ -67,6 +68,7 @@ def test_full_shared_memory(mounting: None) -> None:
 
 
 @pytest.mark.native
+@pytest.mark.slow
 def test_full_folder_for_temporary_files(mounting: None, tmp_path: Path) -> None:
     mounts = [FULL.format(folder=tmp_path, size=16)]
     here = {"TMPDIR": str(tmp_path), "TORCHDEVICE_CACHE_DIR": str(library_folder().parent)}
@@ -114,8 +116,10 @@ def test_ranks_without_shared_memory(mounting: None, tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------ what cannot be written
-@pytest.mark.native
-def test_read_only_file_systems(mounting: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "driver", [pytest.param("virtual", marks=pytest.mark.native), pytest.param("cpu", marks=pytest.mark.slow)]
+)
+def test_read_only_file_systems(mounting: None, tmp_path: Path, driver: str) -> None:
     names = ("cache", "home", "tmp")
     for name in names:
         (tmp_path / name).mkdir()
@@ -126,9 +130,8 @@ def test_read_only_file_systems(mounting: None, tmp_path: Path) -> None:
         *(READ_ONLY.format(folder=folder) for folder in (home, temporary, "/dev/shm")),
     ]
     here = {"TORCHDEVICE_CACHE_DIR": str(cache), "HOME": str(home), "TMPDIR": str(temporary)}
-    for driver in ("virtual", "cpu"):
-        done = run_mounted(mounts, "--driver", driver, PROGRAMS / "hostile.py", **here)
-        assert done == Finished(0, "trained\n", ""), driver
+    done = run_mounted(mounts, "--driver", driver, PROGRAMS / "hostile.py", **here)
+    assert done == Finished(0, "trained\n", "")
 
 
 @pytest.mark.native
@@ -163,7 +166,7 @@ NEEDED = (
 )
 
 
-@pytest.mark.parametrize("driver", [pytest.param("virtual", marks=pytest.mark.native), "cpu"])
+@pytest.mark.parametrize("driver", [pytest.param("virtual", marks=[pytest.mark.native, pytest.mark.slow]), "cpu"])
 def test_kernels_need_a_compiler(driver: str, without_compiler: dict[str, str]) -> None:
     """The device is built, and works; a kernel is refused in torch's words, and ours."""
     words = ("--driver", driver, PROGRAMS / "hostile.py", "compiles", "never compiled before")

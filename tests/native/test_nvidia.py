@@ -6,12 +6,14 @@ import ctypes
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from harness import CPU, STOCK, VIRTUAL, child, in_child
+from harness import CPU, STOCK, VIRTUAL, ChildConfig, child, in_child
 
+Observed = Callable[[ChildConfig, str], list[list[str]]]
 SOURCE = Path(__file__).parent / "stubs" / "nvidia.c"
 
 
@@ -21,16 +23,6 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
         subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / name, SOURCE], check=True)
     return folder
-
-
-def called(used: bool) -> list[str]:
-    """The functions of NVIDIA's that a program called in this process, or where it did not, that we call ourselves."""
-    if used:
-        train()
-    else:
-        ctypes.CDLL("libcuda.so.1").cuInit(0)
-    calls = Path(os.environ["NVIDIA_CALLS"])
-    return calls.read_text(encoding="utf-8").split() if calls.exists() else []
 
 
 def train() -> None:
@@ -53,16 +45,8 @@ def train() -> None:
     torch.cuda.synchronize()
 
 
-@pytest.mark.native
-@pytest.mark.parametrize("used", [True, False], ids=["by a program", "by this test"])
-def test_training_asks_nothing_of_nvidias_driver(used: bool, stubs: Path, tmp_path: Path) -> None:
-    """On the ``cpu`` driver autograd's own C++ counts GPUs once, as in stock torch: nothing compiled answers it."""
-    place = VIRTUAL.within(LD_LIBRARY_PATH=str(stubs), NVIDIA_CALLS=str(tmp_path / "calls"))
-    assert in_child(called, place, used) == ([] if used else ["cuInit"])
-
-
-def loaded(program: str) -> list[str]:
-    """NVIDIA's libraries in this process after a program of the kind named."""
+def observe(program: str) -> list[list[str]]:
+    """Run a program; return the functions of NVIDIA's that this process called and those of its libraries it has."""
     if program == "training":
         train()
     elif program == "a step of stock torch":
@@ -70,18 +54,48 @@ def loaded(program: str) -> list[str]:
         model(torch.ones(2, 3)).sum().backward()
         torch.optim.AdamW(model.parameters()).step()
     else:
+        ctypes.CDLL("libcuda.so.1").cuInit(0)
         ctypes.CDLL("libnvidia-ml.so.1")
+    calls = Path(os.environ["NVIDIA_CALLS"])
     mapped = Path("/proc/self/maps").read_text(encoding="utf-8")
     theirs = r"/(lib(?:cu|nv|nccl|nvidia|caffe2_nvrtc|torch_cuda)[^/\n]*\.so[^/\n]*)$"
-    return sorted(set(re.findall(theirs, mapped, re.MULTILINE)))
+    return [
+        calls.read_text(encoding="utf-8").split() if calls.exists() else [],
+        sorted(set(re.findall(theirs, mapped, re.MULTILINE))),
+    ]
+
+
+@pytest.fixture(scope="module")
+def observed(stubs: Path) -> Observed:
+    """Return a function that observes each program once, in a process that finds the stubs."""
+
+    known: dict[str, list[list[str]]] = {}
+
+    def observe_once(place: ChildConfig, program: str) -> list[list[str]]:
+        if program not in known:
+            where = place.within(LD_LIBRARY_PATH=str(stubs), NVIDIA_CALLS=str(stubs / program))
+            known[program] = in_child(observe, where, program)
+        return known[program]
+
+    return observe_once
 
 
 @pytest.mark.native
-@pytest.mark.parametrize(("program", "more"), [("training", []), ("this test's", ["libnvidia-ml.so.1"])])
-def test_no_library_of_nvidias_is_loaded_but_those_torch_links(program: str, more: list[str], stubs: Path) -> None:
-    environment = {"LD_LIBRARY_PATH": str(stubs), "NVIDIA_CALLS": os.devnull}
-    linked = in_child(loaded, STOCK.within(**environment), "a step of stock torch")
-    found = in_child(loaded, VIRTUAL.within(**environment), program)
+@pytest.mark.parametrize(
+    ("program", "called", "more"),
+    [("training", [], []), ("this test's", ["cuInit"], ["libcuda.so.1", "libnvidia-ml.so.1"])],
+    ids=["by a program", "by this test"],
+)
+def test_training_asks_nothing_of_nvidias_driver(
+    observed: Observed, program: str, called: list[str], more: list[str]
+) -> None:
+    """On the ``cpu`` driver autograd's own C++ counts GPUs once, as in stock torch: nothing compiled answers it.
+
+    No library is loaded either but those that torch links.
+    """
+    calls, found = observed(VIRTUAL, program)
+    assert calls == called
+    _, linked = observed(STOCK, "a step of stock torch")
     assert [name for name in found if name not in linked] == more
 
 

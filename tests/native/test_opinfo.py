@@ -19,11 +19,12 @@ def _run(place: ChildConfig, *options: str) -> Finished:
     return run_forked("-m", "native.opinfo", *options, folder=TESTS, timeout=3600)
 
 
-@pytest.mark.parametrize(("dtype", "every"), [("float32", "9"), ("float16", "18")])
+@pytest.mark.parametrize(("dtype", "every"), [("float32", "9"), pytest.param("float16", "18", marks=pytest.mark.slow)])
 def test_some_operators(dtype: str, every: str) -> None:
     _run(bare(), "--dtype", dtype, "--every", every, "--samples", "4")
 
 
+@pytest.mark.slow
 def test_some_operators_that_run_later() -> None:
     """Their results are inferred, with shapes, strides and types, before they are computed."""
     _run(bare(), "--streams", "0", "--every", "12", "--samples", "4")

@@ -115,6 +115,7 @@ def test_the_last_build_is_remembered(bench: Bench, monkeypatch: pytest.MonkeyPa
         assert compilation._pace(bench.cache) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a terminal as Linux makes them")
 def test_on_a_real_terminal(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from harness import ChildConfig, child
+from harness.cuda_programs import load_kernels
 
 H200 = ChildConfig("virtual clocked", {"driver": "virtual", "clock": "gpu", "gpu": "h200"})
 
@@ -35,6 +36,7 @@ extern "C" __global__ void repeat(const float* x, float* z, int n) {
   z[i] = a;
 }
 """
+KERNELS = ("saxpy", "many", "strided", "repeat")
 
 
 def measure(call: Callable[[], object]) -> float:
@@ -54,9 +56,7 @@ def measure(call: Callable[[], object]) -> float:
 
 def launch(name: str, count: int, *arguments: object) -> Callable[[], None]:
     """Return a launch of a kernel of CUDA_CPP, a thread for each element."""
-    import torch
-
-    kernel = torch.cuda._compile_kernel(CUDA_CPP, name)  # type: ignore[no-untyped-call]
+    kernel = load_kernels(CUDA_CPP, *KERNELS)[name]
     return lambda: kernel((-(-count // 256), 1, 1), (256, 1, 1), (*arguments, count))
 
 

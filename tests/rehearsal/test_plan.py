@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import python
+from harness import python, run_forked
 
 from torchdevice_cuda.launch import cli
 from torchdevice_cuda.rehearsal.plan import judge
@@ -53,7 +53,7 @@ def test_a_plan_says_where_a_large_model_fits_and_what_it_costs(tmp_path: Path) 
 
 
 def test_a_program_of_small_kernels_is_bound_by_launches() -> None:
-    rows = read_rows(python(*PLAN, "--gpus", "h200", "-c", LAUNCHES).out)
+    rows = read_rows(run_forked(*PLAN, "--gpus", "h200", "-c", LAUNCHES).out)
     assert rows["h200"][4] == "yes" and rows["h200"][6] in ("launches", "host: Python, data loading")
     assert float(rows["h200"][5].removesuffix(" ms")) > 2000 * 0.0025
 
@@ -86,12 +86,12 @@ def test_a_wrong_command_line_is_one_message(words: list[str], message: str) -> 
 
 
 def test_an_unknown_gpu_is_one_message() -> None:
-    done = python(*PLAN, "--gpus", "h2000", "-c", "pass", check=False)
+    done = run_forked(*PLAN, "--gpus", "h2000", "-c", "pass", check=False)
     assert done.status != 0 and "there is no GPU 'h2000'" in done.err.splitlines()[-1]
 
 
 def test_a_plan_of_many_ranks_is_refused() -> None:
-    done = python(*PLAN[:2], "--world", "8", *PLAN[2:], "-c", "pass", check=False)
+    done = run_forked(*PLAN[:2], "--world", "8", *PLAN[2:], "-c", "pass", check=False)
     assert done.status != 0 and "a plan is for one GPU; for many, rehearse on each" in done.err.splitlines()[-1]
 
 
@@ -111,12 +111,12 @@ def test_a_wrong_file_is_one_message_before_the_program_runs(
     file = tmp_path / "prices.toml"
     file.write_text(text)
     path = tmp_path if option == "--html" else file
-    done = python(*PLAN, option, str(path), "-c", "print('it ran')", check=False)
+    done = run_forked(*PLAN, option, str(path), "-c", "print('it ran')", check=False)
     assert done.status == 2 and message in done.err.splitlines()[-1] and "it ran" not in done.out
 
 
 def test_a_plan_says_that_the_program_failed_or_used_no_gpu() -> None:
-    assert python(*PLAN, "-c", "pass").out == "No plan: the program used no GPU\n"
-    done = python(*PLAN, "--gpus", "t4", "-c", "import torch; torch.ones(9, device='cuda') + 1; 1 / 0", check=False)
+    assert run_forked(*PLAN, "-c", "pass").out == "No plan: the program used no GPU\n"
+    done = run_forked(*PLAN, "--gpus", "t4", "-c", "import torch; torch.ones(9, device='cuda') + 1; 1 / 0", check=False)
     assert done.status == 1 and "Plan from 1 rehearsed step, until the program failed" in done.out
     assert "Times of the GPU are predictions, not measurements: the median error of kernels is 5%" in done.out

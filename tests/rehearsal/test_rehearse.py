@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from harness import ChildConfig, child, in_child, python
+from harness import ChildConfig, child, in_child, python, run_forked
 
 LLAMA = str(Path(__file__).parents[2] / "examples" / "rehearse_llama.py")
 ON = ChildConfig("virtual rehearsed", {"driver": "virtual", "gpu": "h200", "rehearse": "on"})
@@ -43,7 +43,7 @@ def test_seven_billion_parameters_in_float32_take_four_gigabytes_and_three_minut
 
 def test_memory_ends_where_the_gpus_would() -> None:
     command = ("-m", "torchdevice_cuda", "--gpu", "a100-40", "--rehearse", LLAMA, "--steps", "1")
-    done = python(*command, check=False, timeout=180)
+    done = run_forked(*command, check=False, timeout=180)
     assert done.status == 1
     assert "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate" in done.err
     assert "GPU 0 has a total capacity of 40.00 GiB" in done.err

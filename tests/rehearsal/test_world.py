@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import python
+from harness import python, run_forked
 
 from torchdevice_cuda.rehearsal.network import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, SEND, Network
 from torchdevice_cuda.settings import SettingsError, gpus, load
@@ -23,9 +23,10 @@ WORLD = ("--rehearse", "--world", "8")
 
 @functools.cache
 def run(name: str, world: str) -> dict[str, Any]:
-    """Return what a program of many ranks prints."""
+    """Return what a program of many ranks prints; one of them is a new process."""
     command = ("-m", "torchdevice_cuda", "--gpu", "h200", "--rehearse", "--world", world, PROGRAMS, name)
-    result: dict[str, Any] = json.loads(python(*command, timeout=180).out.splitlines()[-1])
+    start = python if name == "mesh" else run_forked
+    result: dict[str, Any] = json.loads(start(*command, timeout=180).out.splitlines()[-1])
     return result
 
 
@@ -119,7 +120,7 @@ objects = [None]
 dist.broadcast_object_list(objects, src=0)
 print(dist.get_rank(), os.environ["LOCAL_RANK"], objects)
 """
-    done = python("-m", "torchdevice_cuda", "--rehearse", "--world", "16", "-c", code, environment={"RANK": "11"})
+    done = run_forked("-m", "torchdevice_cuda", "--rehearse", "--world", "16", "-c", code, environment={"RANK": "11"})
     assert done.out == "11 3 [None]\n"
     assert "UncomputedValueWarning: broadcast_object_list: this rehearsal does not run rank 0" in done.err
 
@@ -148,10 +149,10 @@ def test_a_wrong_setting_is_one_message(text: str, message: str) -> None:
 
 
 def test_ranks_are_simulated_only_in_a_rehearsal() -> None:
-    done = python("-m", "torchdevice_cuda", "--world", "8", "-c", "import torch", check=False)
+    done = run_forked("-m", "torchdevice_cuda", "--world", "8", "-c", "import torch", check=False)
     assert done.status == 2
     assert done.err == "torchdevice-cuda: --world simulates ranks only in a rehearsal; add --rehearse\n"
-    wrong = python("-m", "torchdevice_cuda", *WORLD, "-c", "import torch", environment={"RANK": "9"}, check=False)
+    wrong = run_forked("-m", "torchdevice_cuda", *WORLD, "-c", "import torch", environment={"RANK": "9"}, check=False)
     assert wrong.status == 2 and "RANK='9' cannot be read; allowed with --world 8: 0 to 7" in wrong.err
 
 
@@ -164,7 +165,7 @@ def test_ranks_are_simulated_only_in_a_rehearsal() -> None:
 )
 def test_another_number_of_ranks_is_an_error(call: str, message: str) -> None:
     code = f"import torch, torch.distributed as dist; dist.init_process_group('nccl', {call})"
-    done = python("-m", "torchdevice_cuda", "--rehearse", "--world", "8", "-c", code, check=False)
+    done = run_forked("-m", "torchdevice_cuda", "--rehearse", "--world", "8", "-c", code, check=False)
     assert done.status == 1 and message in done.err
 
 

@@ -305,12 +305,14 @@ def compute_around_a_build() -> None:
 
 def test_builds_are_left_out_of_the_clock(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
+    began = time.monotonic()
     in_child(compute_around_a_build, VIRTUAL.with_settings(report=str(file)))
+    most = time.monotonic() - began - 2.0
     report = read(file)
     assert "Compiling the virtual GPU took another 2 s, once; all times leave them out." in report.notes
     last = report.timelines[0].spans[-1]
-    assert last.name == "aten::mul" and last.start / 1e6 < report.seconds < 2
-    assert report.memory[0].curve[-1][0] < 2
+    assert last.name == "aten::mul" and last.start / 1e6 < report.seconds < most
+    assert report.memory[0].curve[-1][0] < most
 
 
 def test_periods_of_builds_are_joined() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import tempfile
 import time
@@ -56,7 +57,7 @@ NEW = {"returns", "is_terminated", "imports_in_a_thread"}
 
 def run(program: Path, folder: Path, driver: str = "cpu") -> Finished:
     options = ("--driver", driver, "--report", str(folder / "report.json"))
-    start = python if program.stem in NEW else run_forked
+    start = python if program.stem in NEW else functools.partial(run_forked, whole=True)
     return start("-m", "torchdevice_cuda", *options, program, check=False, timeout=60)
 
 

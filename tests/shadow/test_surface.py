@@ -73,6 +73,7 @@ NEWS = {
 }
 
 
+@pytest.mark.slow
 def test_the_tool_names_what_stock_has_changed(tmp_path: Path) -> None:
     """A new name of a release is reported, even if stock's own code implements it and nothing is missing."""
     earlier, now = tmp_path / "surface-0.1.0.json", tmp_path / "now.json"

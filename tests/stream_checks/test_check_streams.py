@@ -404,6 +404,7 @@ def test_other_faults_stay_fatal() -> None:
 
 
 # -------------------------------------------------------------------------------- compiled code
+@pytest.mark.slow
 @child(CHECKED)
 @pytest.mark.parametrize("waits", [True, False])
 def test_compiled_code(waits: bool) -> None:

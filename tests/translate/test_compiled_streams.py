@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from harness import EVERYWHERE, VIRTUAL, child
+from harness import CPU, MPS, MPS_FAITHFUL, VIRTUAL, child
 
 needs_streams = pytest.mark.skipif(torch.__version__ < "2.13", reason="torch compiles no streams before 2.13")
 
@@ -29,7 +29,7 @@ def _beside(x: torch.Tensor, ordered: bool) -> torch.Tensor:
 
 @needs_streams
 @child(VIRTUAL, seconds=300)
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_streams_and_events(ordered: bool) -> None:
     x = _data()
     torch.testing.assert_close(torch.compile(_beside, fullgraph=True)(x, ordered), _beside(x, ordered))
@@ -47,7 +47,7 @@ def test_streams_in_backward() -> None:
     torch.testing.assert_close(torch.autograd.grad(torch.compile(loss)(x).sum(), x), expected)
 
 
-@child(*EVERYWHERE)
+@child(CPU.rarely(), VIRTUAL, MPS, MPS_FAITHFUL.rarely())
 def test_speed_of_the_gpu() -> None:
     from torch._inductor import utils
 

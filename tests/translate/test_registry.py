@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import collections
 import contextlib
+import dataclasses
 import functools
 import importlib
 import importlib.metadata
@@ -60,6 +61,20 @@ ONLY_WITHOUT_WORKER_ENVIRONMENT = "compile_triton.threads"
 HAS_WORKER_ENVIRONMENT = not importlib.metadata.version("torch").startswith("2.6.")
 
 
+#: Modules that are changed when they are imported, or at once if they have been.
+LATE = (
+    "torch._dynamo.variables.tensor",
+    "torch._inductor.compile_fx",
+    "torch._inductor.runtime.triton_heuristics",
+    "torch.distributed.fsdp",
+    "torch.nn.attention.flex_attention",
+    "torch.utils.cpp_extension",
+    "torch.utils.flop_counter",
+    "torch.distributed.checkpoint",
+    "torch.distributed.rpc",
+)
+
+
 def changes() -> list[list[str]]:
     """Every change of torch in this process: the target, the patch, its module, and whether the patch says so."""
     import torch
@@ -67,14 +82,8 @@ def changes() -> list[list[str]]:
     from torchdevice_cuda import activation
 
     # The compiler's names are changed when it is first asked for something, be it nothing that it can compile.
-    importlib.import_module("torch._dynamo.variables.tensor")
-    importlib.import_module("torch._inductor.runtime.triton_heuristics")
-    importlib.import_module("torch.distributed.fsdp")
-    importlib.import_module("torch.nn.attention.flex_attention")
-    importlib.import_module("torch.utils.cpp_extension")
-    importlib.import_module("torch.utils.flop_counter")
-    importlib.import_module("torch.distributed.checkpoint")
-    importlib.import_module("torch.distributed.rpc")
+    for name in LATE:
+        importlib.import_module(name)
     with contextlib.suppress(Exception):
         torch._TorchCompileInductorWrapper("default", None, None)(None, [])
     nvidia()
@@ -107,7 +116,9 @@ def declared() -> list[list[str]]:
 
 @functools.cache
 def everything() -> dict[str, list[list[str]]]:
-    return {str(place): in_child(changes, place) for place in PLACES}
+    """Return the changes by place: of the first in the order of a program, of the others after all imports, once."""
+    where = [PLACES[0], *(dataclasses.replace(place, preloaded=LATE) for place in PLACES[1:])]
+    return {str(place): in_child(changes, place) for place in where}
 
 
 @pytest.mark.native

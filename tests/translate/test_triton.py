@@ -12,7 +12,7 @@ from harness import CPU, STOCK, VIRTUAL, child, in_every_order
 
 FAKES = Path(__file__).parent / "fakes"
 #: Activation before torch is imported, after it and after dynamo is: it takes a compiler each time.
-ORDERS = in_every_order(CPU, VIRTUAL, rarely=True)
+ORDERS = in_every_order(CPU.rarely(), VIRTUAL, rarely=True)
 
 
 def nvidia() -> type:
