@@ -35,6 +35,19 @@ extern "C" __global__ void repeat(const float* x, float* z, int n) {
   for (int k = 0; k < 2000; ++k) a = advance(a);
   z[i] = a;
 }
+extern "C" __global__ void gather(const float* x, const int* places, float* z, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) z[i] = x[places[i]];
+}
+extern "C" __global__ void share(const float* x, float* z, int n) {
+  __shared__ float part[256];
+  int i = blockIdx.x * 256 + threadIdx.x;
+  part[threadIdx.x] = x[i];
+  __syncthreads();
+  float sum = 0.0f;
+  for (int k = 0; k < 256; ++k) sum += part[(threadIdx.x + k) & 255];
+  z[i] = sum;
+}
 """
 KERNELS = ("saxpy", "many", "strided", "repeat")
 
@@ -89,6 +102,29 @@ def test_a_kernel_of_cuda_cpp_takes_the_time_of_its_arithmetic() -> None:
     flops = 2000 * 2 * count
     took = measure(launch("repeat", count, x, z))
     assert 1 < took / (flops / (gpus.find("h200").tflops["fp32"] * 1e6)) < 2.5
+
+
+@child(H200)
+def test_reading_here_and_there_takes_64_bytes_of_memory_each() -> None:
+    import torch
+
+    count = 1 << 20
+    x, z = torch.ones(4 * ELEMENTS, device="cuda"), torch.ones(count, device="cuda")
+    places = torch.arange(count, device="cuda", dtype=torch.int32)
+    in_order = measure(launch("gather", count, x, places, z))
+    random = measure(launch("gather", count, x, torch.randint(4 * ELEMENTS, (count,), device="cuda").int(), z))
+    # An H200 took 23.8 ns for a thousand of them, in a tensor of this size.
+    assert in_order < 6 and random - in_order == pytest.approx(23.8 * count / 1e6, rel=0.5)
+
+
+@child(H200)
+def test_a_kernel_of_cuda_cpp_waits_for_shared_memory() -> None:
+    import torch
+
+    count = 1 << 18
+    x, z = (torch.ones(count, device="cuda") for _ in range(2))
+    # An H200 took 40.6 us for four times as many.
+    assert measure(launch("share", count, x, z)) == pytest.approx(40.6 / 4, rel=0.35)
 
 
 @child(H200)

@@ -23,6 +23,8 @@ class Counts:
     operations: float
     products: float = 0.0  # operations in products of matrices
     type: float = 0.0  # of these products, an index of TYPES
+    scattered: float = 0.0  # of the traffic: sectors read for one access, without the next ones
+    warps: float = 0.0  # 0: not known
 
     def as_arguments(self) -> tuple[float, ...]:
         """Return the arguments of the call."""
@@ -31,6 +33,8 @@ class Counts:
 
 #: The share of the arithmetic rate that a kernel without loads reaches, as recorded.
 _ARITHMETIC = 0.97
+#: Warps that a multiprocessor runs at a time, and how long one takes that loads, computes little, and stores.
+_WARPS, _LIFETIME_NS = 64, 900.0
 #: Types of products, by their index.
 TYPES = ("float", "tf32", "c10::BFloat16", "c10::Half", "double")
 
@@ -44,9 +48,12 @@ def estimate(sizes: Iterable[int]) -> Counts:
 def time_kernel(arguments: Sequence[Any], rates: Rates, coefficients: Mapping[str, float]) -> float:
     """Return the nanoseconds of a kernel; its memory moves as fast as that of the operator with these coefficients."""
     counts = Counts(*arguments)
-    c = {**DEFAULTS, **coefficients}
-    memory = time_memory(Work(KERNEL, counts.memory, counts.footprint), rates, c)
-    traffic = counts.traffic / (rates.bandwidth * max(c["l2"], c["hbm"]))
+    c = {**DEFAULTS, "start": coefficients["start"], "hbm": coefficients["hbm"]}
+    # Memory reads 64 bytes at a time; what is read here and there is in the cache as far as that is large enough.
+    missed = max(1 - rates.l2_bytes / counts.footprint, 0.0) if counts.footprint else 0.0
+    memory = time_memory(Work(KERNEL, counts.memory + 2 * missed * counts.scattered, counts.footprint), rates, c)
+    traffic = counts.traffic / (rates.bandwidth * c["l2"])
+    waiting = counts.warps / (rates.multiprocessors * _WARPS) * _LIFETIME_NS
     arithmetic = counts.operations / (rates.flops["float"] * _ARITHMETIC)
     products = counts.products / (rates.flops[TYPES[int(counts.type)]] * c["peak"])
-    return float(c["start"] + max(memory, traffic, arithmetic + products))
+    return float(c["start"] + max(memory, traffic, waiting, arithmetic + products))

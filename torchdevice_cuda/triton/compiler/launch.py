@@ -137,13 +137,13 @@ class Compiled:
         table = _write_table(ranges, self._is_exact)
         launch = _Launch((ctypes.c_int32 * 3)(*grid), 1, packed)
         launch.table, launch.refresh, launch.write = ctypes.addressof(table), _IGNORING_REFRESH, _IGNORING_WRITE
-        counted = (ctypes.c_double * 5)()
+        counted = (ctypes.c_double * 6)()
         launch.counts = ctypes.addressof(counted)
         if self._run(ctypes.addressof(launch)):
             return None  # the launch itself says what is wrong
-        traffic, moved, footprint, operations, products = counted
+        *moved, scattered = counted
         type_ = TYPES.index(_PRODUCTS.get(self._product_type, "c10::BFloat16" if self._product_type else "float"))
-        return Counts(traffic, moved, footprint, operations, products, float(type_))
+        return Counts(*moved, float(type_), scattered)
 
     def run(
         self,

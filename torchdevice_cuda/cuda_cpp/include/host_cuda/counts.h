@@ -14,7 +14,7 @@ struct Allocations {
   void forget() {}
 };
 struct Sample {
-  void begin(uint64_t) {}
+  void begin(uint64_t, uint64_t) {}
   Counts* find(uint64_t) {
     return nullptr;
   }
@@ -80,9 +80,9 @@ class Allocations {
 struct Sample {
   BlockSample blocks;
 
-  void begin(uint64_t count) {
+  void begin(uint64_t count, uint64_t threads) {
     blocks.clear();
-    if (kernel_times()) blocks.begin(count);
+    if (kernel_times()) blocks.begin(count, threads);
   }
   Counts* find(uint64_t block) {
     return blocks.find(block);

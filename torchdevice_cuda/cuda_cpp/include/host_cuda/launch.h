@@ -228,7 +228,7 @@ inline void run_work(void* p) {
   const uint64_t blocks = uint64_t{work.launch.grid.x} * work.launch.grid.y * work.launch.grid.z;
   const uint64_t threads = uint64_t{work.launch.block.x} * work.launch.block.y * work.launch.block.z;
   const Checks checks(work.order, blocks);
-  work.sample.begin(blocks);
+  work.sample.begin(blocks, threads);
   // Waking others takes some microseconds, a few thousand threads as long.
   if (work.is_cooperative && blocks > 1)
     run_together(work, blocks);

@@ -32,49 +32,71 @@ struct Counts {
     const auto at = reinterpret_cast<uintptr_t>(p);
     for (auto sector = at / kSector; sector <= (at + bytes - 1) / kSector; ++sector) {
       const uint64_t key = sector * 2 + is_write;
-      if (key == last_) continue;
+      if (key == last_) {
+        if (!is_last_known_) insert(key, true);
+        is_last_known_ = true;
+        continue;
+      }
       last_ = key;
+      is_last_known_ = true;
       const Allocation found = find(reinterpret_cast<const char*>(std::max(sector * kSector, at)));
-      if (!found.begin || !is_new(key)) continue;
+      if (!found.begin || !insert(key, bytes > 2 * kLane)) continue;
+      is_last_known_ = false;
       Used& used = is_write ? written : read;
       used.bytes += kSector;
       used.allocations[found.begin] = found.bytes;
     }
   }
+  // Bytes of the sectors that are read for one access, without the other half of their 64 bytes.
+  double count_scattered() const {
+    double bytes = 0;
+    for (const uint64_t entry : keys_) {
+      const bool is_write = entry & 2, is_used_again = entry & 1;
+      if (entry && !is_write && !is_used_again && !keys_[find_slot(entry >> 1 ^ 2)]) bytes += kSector;
+    }
+    return bytes;
+  }
 
  private:
   static constexpr uintptr_t kSector = 32;
+  static constexpr size_t kLane = 4;
   static constexpr size_t kMostKeys = size_t{1} << 22;
 
-  // Whether a key is not in the set yet. Of a block that uses very much, every use counts.
-  bool is_new(uint64_t key) {
+  // Where a key is, or belongs.
+  size_t find_slot(uint64_t key) const {
+    size_t slot = (key * 0x9e3779b97f4a7c15u >> 20) % keys_.size();
+    while (keys_[slot] && keys_[slot] >> 1 != key) slot = (slot + 1) % keys_.size();
+    return slot;
+  }
+  // Note a use of a key; return whether it is the first. Of a block that uses very much, every use counts.
+  bool insert(uint64_t key, bool is_used_again) {
     if (2 * (size_ + 1) > keys_.size()) {
       if (size_ >= kMostKeys) return true;
       std::vector<uint64_t> before(std::max<size_t>(1024, 2 * keys_.size()));
       before.swap(keys_);
-      size_ = 0;
       for (const uint64_t each : before)
-        if (each) is_new(each);
+        if (each) keys_[find_slot(each >> 1)] = each;
     }
-    size_t slot = (key * 0x9e3779b97f4a7c15u >> 20) % keys_.size();
-    while (keys_[slot] && keys_[slot] != key) slot = (slot + 1) % keys_.size();
-    if (keys_[slot]) return false;
-    keys_[slot] = key;
-    ++size_;
-    return true;
+    uint64_t& entry = keys_[find_slot(key)];
+    const bool is_new = !entry;
+    entry = key << 1 | (is_used_again || !is_new);
+    size_ += is_new;
+    return is_new;
   }
 
   uint64_t last_ = 0;
-  std::vector<uint64_t> keys_;
+  bool is_last_known_ = false;  // to have been used again, or not to count
+  std::vector<uint64_t> keys_;  // twice the key, and one for those that were used again
   size_t size_ = 0;
 };
 
 // Some blocks of a launch: the first and the last, which often do less, count once, those between stand for the rest.
 class BlockSample {
  public:
-  void begin(uint64_t blocks) {
+  void begin(uint64_t blocks, uint64_t threads = 0) {
     counts_.clear();
     blocks_ = blocks;
+    warps_ = static_cast<double>(blocks) * static_cast<double>((threads + 31) / 32);
     for (uint64_t i = 0; i <= kParts; ++i) counts_.emplace(i * (blocks - 1) / kParts, Counts{});
   }
   void clear() {
@@ -97,18 +119,20 @@ class BlockSample {
     const double inner = static_cast<double>(counts_.size()) - 2;
     const double share = inner > 0 ? (static_cast<double>(blocks_) - 2) / inner : 1;
     Counts::Used read, written;
-    double operations = 0, products = 0;
+    double operations = 0, products = 0, scattered = 0;
     for (const auto& [block, counts] : counts_) {
       const double weight = block == 0 || block + 1 == blocks_ ? 1 : share;
       operations += weight * counts.operations;
       products += weight * counts.products;
+      scattered += weight * counts.count_scattered();
       add(read, counts.read, weight);
       add(written, counts.written, weight);
     }
     const double memory = std::min(read.bytes, count_bytes(read)) + std::min(written.bytes, count_bytes(written));
     const double traffic = read.bytes + written.bytes;
     read.allocations.merge(written.allocations);
-    return {traffic, memory, std::min(memory, count_bytes(read)), operations, products};
+    const double footprint = std::min(memory, count_bytes(read));
+    return {traffic, memory, footprint, operations, products, scattered, warps_};
   }
 
  private:
@@ -124,6 +148,7 @@ class BlockSample {
   }
 
   uint64_t blocks_ = 0;
+  double warps_ = 0;
   std::map<uint64_t, Counts> counts_;
 };
 

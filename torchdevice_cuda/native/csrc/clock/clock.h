@@ -37,8 +37,9 @@ void stop_clock();
 void add_work(
     const std::string& name, c10::DeviceIndex device, int64_t ns, int64_t spent_ns, bool takes_multiprocessors);
 
-// What a kernel of other code does: the members of KernelCounts (kernel_times.h), and the index of its products' type.
-using KernelArguments = std::array<double, 6>;
+// What a kernel of other code does: the members of KernelCounts (kernel_times.h), and between those the index of its
+// products' type.
+using KernelArguments = std::array<double, 8>;
 // Predict such a kernel, including the time between kernels; count the call.
 int64_t predict_kernel(const KernelArguments& arguments);
 bool is_clock_on();

@@ -12,7 +12,9 @@ struct KernelCounts {
   double memory;     // of them, those that no cache of the GPU holds
   double footprint;  // bytes of distinct memory
   double operations;
-  double products = 0;  // operations in products of matrices
+  double products = 0;   // operations in products of matrices
+  double scattered = 0;  // of the traffic: sectors that are read for one access, without the next ones
+  double warps = 0;      // 0: not known
 };
 
 struct KernelTimes {

@@ -51,8 +51,9 @@ bool runs() {
 }
 
 void count(const KernelCounts& counts) {
-  const auto ns =
-      predict_kernel({counts.traffic, counts.memory, counts.footprint, counts.operations, counts.products, 0});
+  const auto ns = predict_kernel(
+      {counts.traffic, counts.memory, counts.footprint, counts.operations, counts.products, 0, counts.scattered,
+       counts.warps});
   auto& now = t_launching;
   if (!now.stream) {
     add_replayed_kernel(ns);
@@ -70,7 +71,7 @@ int64_t estimate(const Launching& launch) {
   double bytes = 0;
   for (const auto& block : blocks) bytes += static_cast<double>(block.second);
   report_kernel(launch.name.c_str(), true);
-  return predict_kernel({bytes, bytes, bytes, 0, 0, 0});
+  return predict_kernel({bytes, bytes, bytes, 0, 0, 0, 0, 0});
 }
 
 void end(bool is_launched) {

@@ -8,7 +8,7 @@ from ..writer import Writer
 _FLOATS = ("f8", "bf16", "f16", "f32", "f64", "tf32")
 #: Operations that take a GPU as long as several sums; others take as long as one.
 _SLOW = {"arith.divf": 8, "arith.remf": 8, "math.fma": 2}
-_FUNCTION = 8
+_FUNCTION = 16
 
 
 def _count(op: Op) -> int:

@@ -81,7 +81,7 @@ static void begin_grid(Grid& grid) {
 }
 static void end_grid(Grid& grid) {
   const auto sum = grid.sample.sum();
-  const double counts[] = {sum.traffic, sum.memory, sum.footprint, sum.operations, sum.products};
+  const double counts[] = {sum.traffic, sum.memory, sum.footprint, sum.operations, sum.products, sum.scattered};
   std::copy(std::begin(counts), std::end(counts), grid.launch->counts);
 }
 static void begin_program(Program& program, Grid& grid, int64_t number) {
