@@ -211,18 +211,20 @@ def recorded_before(version: str) -> Path | None:
 
 def news(before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """(``new``, ``gone`` or ``changed``, what) for every difference between two releases."""
-    # That a CPU build has next to nothing of CUDA's part, and dummies for its classes, is no news; nor is that part
-    # where it was not recorded before.
+    # A trimmed surface has only those private names that some file reads: what one of two lacks is no news. Nor is that
+    # a CPU build has next to nothing of CUDA's part, and dummies for its classes; nor that part where it was not
+    # recorded before.
     cuda_build = "_CudaDeviceProperties" in after.get(TORCH_C, {"names": ()})["names"]
     skipped = set() if cuda_build and TORCH_C in before else {TORCH_C}
     for module in sorted((before.keys() | after.keys()) - skipped):
-        if module not in before or module not in after:
+        if (module not in before or module not in after) and not is_private(module):
             yield ("new" if module in after else "gone"), f"module {module}"
         old, now = (surface.get(module, {"names": {}})["names"] for surface in (before, after))
         for name in sorted(old.keys() | now.keys()):
             dotted = f"{module}.{name}"
             if name not in old or name not in now:
-                yield ("new" if name in now else "gone"), f"{dotted}{now.get(name, {}).get('signature', '')}"
+                if module == TORCH_C or not is_private(module, name):
+                    yield ("new" if name in now else "gone"), f"{dotted}{now.get(name, {}).get('signature', '')}"
                 continue
             signatures = [each[name].get("signature") for each in (old, now)]
             if all(signatures):
@@ -274,6 +276,10 @@ def logged(args: argparse.Namespace, release: str, found: list[gap_log.Gap]) -> 
     return 1 if worse else 0
 
 
+def is_private(module: str, name: str = "") -> bool:
+    return any(part.startswith("_") for part in (*module.split("."), name))
+
+
 def trim(surface: dict[str, Any]) -> dict[str, Any]:
     """The surface less everything that is not compared: private names that no file of the installed torch reads."""
     import torch
@@ -281,8 +287,7 @@ def trim(surface: dict[str, Any]) -> dict[str, Any]:
     read = read_of_cuda(Path(torch.__path__[0]))
     kept: dict[str, Any] = {}
     for module, name, entry in compared(surface):
-        private = name.startswith("_") or any(part.startswith("_") for part in module.split("."))
-        if private and module != TORCH_C and (module, name) not in read:
+        if is_private(module, name) and module != TORCH_C and (module, name) not in read:
             continue
         row = kept.setdefault(module, {"all": surface[module]["all"], "names": {}})
         small = {key: entry[key] for key in ("kind", "signature") if entry.get(key)}

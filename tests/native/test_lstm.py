@@ -157,3 +157,22 @@ def test_asked_for_by_name() -> None:
     for wrong in (reserve[:64], reserve[:-64], torch.full_like(reserve, 255)):
         with pytest.raises(RuntimeError, match="reserve is not what _cudnn_rnn gave"):
             aten._cudnn_rnn_backward(*back, wrong, mask)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_autocast_gives_networks_of_cudnn_float16(kind: str) -> None:
+    """CUDA casts them to float16, whichever type autocast has; the weights' gradients keep the weights' type."""
+    torch.manual_seed(0)
+    network = getattr(torch.nn, kind)(8, 16, 2).cuda()
+    x = torch.randn(5, 3, 8, device="cuda")
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 4, 2]))
+    with torch.autocast("cuda", torch.bfloat16):
+        y, state = network(x)
+        z, _ = network(packed)
+    assert {y.dtype, z.data.dtype, (state[0] if kind == "LSTM" else state).dtype} == {torch.float16}
+    half, _ = copy.deepcopy(network).half()(x.half())
+    assert torch.equal(y, half)
+    y.sum().backward()
+    assert {p.grad.dtype for p in network.parameters()} == {torch.float32}
+    with torch.autocast("cuda", torch.bfloat16), torch.backends.cudnn.flags(enabled=False):
+        assert network(x)[0].dtype == torch.bfloat16

@@ -180,6 +180,34 @@ STEPS = (
 )
 
 
+#: Steps, batch, inputs, hidden, layers.
+NETWORKS = (
+    "50x32x256x256x2",
+    "100x64x512x512x2",
+    "200x16x1024x1024x2",
+    "35x128x640x640x2",
+    "20x256x128x512x1",
+    "128x8x512x1536x1",
+    "64x64x768x768x3",
+    "300x32x80x320x4",
+)
+
+
+def make_network(kind: str, dtype: str, shape: str) -> Call:
+    """Make the forward and backward pass of a recurrent network."""
+    steps, batch, inputs, hidden, layers = map(int, shape.split("x"))
+    module = getattr(torch.nn, kind)(inputs, hidden, layers).cuda()
+    x = torch.randn(steps, batch, inputs, device="cuda", requires_grad=True)
+
+    def call() -> torch.Tensor:
+        with torch.autocast("cuda", torch.bfloat16, enabled=dtype == "bf16"):
+            y: torch.Tensor = module(x)[0]
+        y.sum().backward()
+        return y
+
+    return call
+
+
 def list_calls() -> Iterator[tuple[str, Callable[[], Call]]]:
     """List the cases: a name, and what makes the call to time."""
     for name, kind, n in itertools.product(POINTWISE, ("f32", "bf16", "i64"), SIZES):
@@ -230,6 +258,9 @@ def list_calls() -> Iterator[tuple[str, Callable[[], Call]]]:
         ("50x1000000", "200x10000", "20x100000", "8x8000000"),
     ):
         yield f"{name} {how} {shape}", partial(make_optimizer, name, how, shape)
+    for kind, dtype, shape in itertools.product(("LSTM", "GRU", "RNN"), ("f32", "bf16"), NETWORKS):
+        if kind != "RNN" or dtype == "f32":
+            yield f"{kind} {dtype} {shape}", partial(make_network, kind, dtype, shape)
     for name, shape, amp in STEPS:
         yield f"{name} {shape} {amp}", partial(make_training, name, shape, amp)
 

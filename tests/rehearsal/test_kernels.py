@@ -49,7 +49,7 @@ extern "C" __global__ void share(const float* x, float* z, int n) {
   z[i] = sum;
 }
 """
-KERNELS = ("saxpy", "many", "strided", "repeat")
+KERNELS = ("saxpy", "many", "strided", "repeat", "gather", "share")
 
 
 def measure(call: Callable[[], object]) -> float:
@@ -108,13 +108,12 @@ def test_a_kernel_of_cuda_cpp_takes_the_time_of_its_arithmetic() -> None:
 def test_reading_here_and_there_takes_64_bytes_of_memory_each() -> None:
     import torch
 
-    count = 1 << 20
-    x, z = torch.ones(4 * ELEMENTS, device="cuda"), torch.ones(count, device="cuda")
-    places = torch.arange(count, device="cuda", dtype=torch.int32)
-    in_order = measure(launch("gather", count, x, places, z))
-    random = measure(launch("gather", count, x, torch.randint(4 * ELEMENTS, (count,), device="cuda").int(), z))
-    # An H200 took 23.8 ns for a thousand of them, in a tensor of this size.
-    assert in_order < 6 and random - in_order == pytest.approx(23.8 * count / 1e6, rel=0.5)
+    count = 1 << 24
+    x, z = torch.ones(count, device="cuda"), torch.ones(count, device="cuda")
+    in_order = measure(launch("gather", count, x, torch.arange(count, device="cuda").int(), z))
+    random = measure(launch("gather", count, x, torch.randint(count, (count,), device="cuda").int(), z))
+    # An H200 took 255.6 us for the second; the first reads as much as an addition.
+    assert in_order < 65 and random == pytest.approx(255.6, rel=0.35)
 
 
 @child(H200)

@@ -14,7 +14,7 @@ from harness import ChildConfig, child, in_child, python, run_forked
 LLAMA = str(Path(__file__).parents[2] / "examples" / "rehearse_llama.py")
 ON = ChildConfig("virtual rehearsed", {"driver": "virtual", "gpu": "h200", "rehearse": "on"})
 STRICT = ChildConfig("virtual rehearsed strictly", {"driver": "virtual", "gpu": "h200", "rehearse": "strict"})
-COMPUTED = ChildConfig("virtual with an H200's memory", {"driver": "virtual", "gpu": "h200"})
+COMPUTED = ChildConfig("virtual with an H200's clock", {"driver": "virtual", "gpu": "h200", "clock": "gpu"})
 
 
 # ------------------------------------------------------------------------------------------- large models

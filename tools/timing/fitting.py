@@ -67,7 +67,7 @@ def fit_one(samples: Samples, rates: Rates) -> dict[str, float]:
         found.append(least_squares(miss, begin, loss="soft_l1", f_scale=_OUTLIER, diff_step=0.01, max_nfev=40))
     best = min(found, key=lambda each: each.cost).x
     fitted = {name: float(f"{math.exp(value):.4g}") for name, value in zip(names, best, strict=True)}
-    fitted["launches"] = round(statistics.median(each.launches for _, each in samples), 1)
+    fitted["launches"] = round(statistics.median(each.launches / work.kernels for work, each in samples), 1)
     return fitted
 
 

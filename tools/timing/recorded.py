@@ -65,6 +65,8 @@ def _read_call(case: str, name: str, shapes: list[Any], types: list[str], scalar
                 if words[1] == "fused" and name == "aten::_foreach_add_":
                     elements = 1  # the counters of steps
                 arguments.append((Shape((elements,), "float"),) * count)
+            elif name.startswith("aten::_cudnn_rnn"):
+                arguments.append(())  # the chunk of all weights is an argument, too
             else:
                 raise _UnknownError
         elif kind in ("Scalar", "ScalarList", "") or (not shape and scalar != "None"):
@@ -143,10 +145,10 @@ def list_observed() -> Iterator[Observed]:
             if entry[0].removeprefix("aten::") not in _PARTS:
                 groups[repr(entry[:4])].append(entry)
         for entries in groups.values():
-            # A call over lists launches several kernels.
+            # A call over lists launches several kernels, and so does a recurrent network.
             calls = (
                 1
-                if entries[0][0].startswith(("aten::_foreach", "aten::_fused"))
+                if entries[0][0].startswith(("aten::_foreach", "aten::_fused", "aten::_cudnn_rnn"))
                 else min(entry[5] for entry in entries)
             )
             ns = sum(entry[6] for entry in entries) / calls

@@ -327,10 +327,7 @@ class Native(NativeMemory, Device, Protocol):
 
     # -------------------------------------------------------------------- clock
     def start_clock(self, predict: Any, report: Callable[[str], None], launch_ns: int, gap_ns: int) -> None:
-        """Keep the GPU's time from now on: ``predict`` describes a call.
-
-        It returns nanoseconds, kernels, an id to count it by, or -1, how many times as long it takes beside a
-        collective, and the workspaces of cuBLAS that it takes (``rehearsal/blas.py``).
+        """Keep the GPU's time from now on: ``predict`` describes a call (``Told`` in ``rehearsal/prediction.py``).
 
         ``report`` is called with the name of a kernel that has no prediction.
         """

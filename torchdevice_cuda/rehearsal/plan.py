@@ -11,7 +11,7 @@ from ..settings import gpus
 from .blas import find_blas_bytes
 from .calls import Call
 from .families import find_cost
-from .prediction import GAP_NS, LAUNCH_NS, Predictor
+from .prediction import GAP_NS, Predictor, time_launches
 from .steps import Memory, Recorder
 
 #: GPUs that programs are most often planned for.
@@ -85,16 +85,16 @@ def time_step(recorder: Recorder, gpu: gpus.Gpu) -> tuple[float, str]:
     """Return the nanoseconds of a step, and what bounds them."""
     step, predictor = recorder.choose_step(), Predictor(gpu)
     busy: Counter[str] = Counter()
-    launches = 0.0
+    launching = 0.0
     for call, count in zip(recorder.calls, step.calls, strict=False):
         if not count:
             continue
         ns, kernels = predictor.time(call)
-        launches += kernels * count
+        launching += time_launches(call, kernels) * count
         busy[_find_resource(call)] += round((ns + kernels * GAP_NS) * count)
-    device, host = sum(busy.values()), step.host_ns + launches * LAUNCH_NS
+    device, host = sum(busy.values()), step.host_ns + launching
     if host > device:
-        return host, LAUNCHES if launches * LAUNCH_NS > step.host_ns else HOST
+        return host, LAUNCHES if launching > step.host_ns else HOST
     return device, busy.most_common(1)[0][0] if busy else HOST
 
 

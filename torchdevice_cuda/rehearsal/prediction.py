@@ -22,6 +22,8 @@ from .work import Work
 EFFICIENCY = Path(__file__).with_name("efficiency.json")
 #: The host's time to launch a kernel, and a GPU's time between two kernels of a stream, in nanoseconds.
 LAUNCH_NS, GAP_NS = 2500, 1000
+#: cuDNN's own code takes longer for each kernel of a recurrent network: on the recorded host they all waited for it.
+_NETWORK_LAUNCH_NS, _NARROW_NETWORK_LAUNCH_NS = 8500, 12500
 #: Operators that launch nothing.
 _FREE = frozenset(
     "empty empty_strided empty_like new_empty new_empty_strided resize_ set_ record_stream is_pinned _pin_memory "
@@ -125,7 +127,11 @@ def _find_fitted(key: str, fitted: Mapping[str, Fitted]) -> Fitted | None:
     What was not recorded in one type of 16 bits takes as long in the other; what was recorded with elements of other
     sizes, of which a key ends with the bytes, as with the next size.
     """
-    found = fitted.get(key) or fitted.get(key.replace("c10::Half", "c10::BFloat16"))
+    found = (
+        fitted.get(key)
+        or fitted.get(key.replace("c10::Half", "c10::BFloat16"))
+        or fitted.get(key.replace("c10::BFloat16", "c10::Half"))
+    )
     if found is None and key[-1] in _SIZES:
         others = sorted(_SIZES, key=lambda size: abs(_SIZES.index(size) - _SIZES.index(key[-1])))
         found = next((fitted[key[:-1] + size] for size in others if key[:-1] + size in fitted), None)
@@ -141,10 +147,22 @@ def predict_work(work: Work, rates: Rates, fitted: Mapping[str, Fitted]) -> tupl
     work = work if rates.has_tf32 else without_tf32(work)
     found = _find_fitted(key_of(work), fitted)
     if found is None:
-        return time_work(work, rates, DEFAULTS), 1.0
+        return time_work(work, rates, DEFAULTS), float(work.kernels)
     coefficients = {**DEFAULTS, **found["coefficients"]}
     factor = correct(place(work), found["residuals"], coefficients["formula"])
-    return time_work(work, rates, coefficients) * factor, coefficients["launches"]
+    return time_work(work, rates, coefficients) * factor, coefficients["launches"] * work.kernels
+
+
+def time_launches(call: Call, kernels: float) -> float:
+    """Return the host's nanoseconds to launch a call's kernels."""
+    if not call.name.startswith("_cudnn_rnn"):
+        return kernels * LAUNCH_NS
+    return kernels * (_NETWORK_LAUNCH_NS if call.tensors[0].item_bytes > 2 else _NARROW_NETWORK_LAUNCH_NS)
+
+
+#: What the compiled device is told of a call: its nanoseconds, its kernels, an id to count it by or -1, how many times
+#: as long it takes beside a collective, the workspaces that it takes, and the host's nanoseconds to launch it.
+Told = tuple[float, float, int, float, int, float]
 
 
 class Predictor:
@@ -154,14 +172,16 @@ class Predictor:
         self._rates = Rates.of(gpu)
         self._fitted = read_efficiency()
 
-    def predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float, int, float, int]:
-        """Return nanoseconds, kernels, no id, the factor beside a collective, and the workspaces of a call."""
+    def predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> Told:
+        """Predict a call as the native device describes it."""
         call = read_call(name, described, is_tf32)
         if call.name in _FREE or call.name == KERNEL:
-            return (*self.time(call), -1, 1.0, NONE)
+            ns, kernels = self.time(call)
+            return ns, kernels, -1, 1.0, NONE, kernels * LAUNCH_NS
         work = find_cost(call)
+        ns, kernels = self._time_work(work)
         crowded = 1.0 if work.product is None else crowd(self._rates)
-        return (*self._time_work(work), -1, crowded, find_workspaces(call))
+        return ns, kernels, -1, crowded, find_workspaces(call), time_launches(call, kernels)
 
     def time(self, call: Call) -> tuple[float, float]:
         """Return the nanoseconds and the kernels of a call."""

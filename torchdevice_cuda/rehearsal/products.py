@@ -135,8 +135,8 @@ def _is_causal(call: Call) -> bool:
     return bool(call.get(CAUSAL[call.name], False))
 
 
-#: Gates by cuDNN's number of the network: both plain ones, the LSTM, the GRU.
-_GATES = (1, 1, 4, 3)
+#: Names and gates by cuDNN's number of the network.
+_NETWORKS = (("plain", 1), ("plain", 1), ("lstm", 4), ("gru", 3))
 
 
 def recurrent(call: Call) -> Work:
@@ -152,11 +152,15 @@ def recurrent(call: Call) -> Work:
     else:
         b, s = x.sizes[:2] if is_batch_first else x.sizes[1::-1]
     steps = s * layers * (2 if both_ways is True else 1)
-    product = Product(b, _GATES[mode] * hidden, x.sizes[-1] + hidden, _product_type(call, x), steps)
+    name, gates = _NETWORKS[mode]
+    product = Product(b, gates * hidden, x.sizes[-1] + hidden, _product_type(call, x), steps)
     chunk = max((t.bytes for t in call.tensors if len(t.sizes) == 1), default=0)
     weights = chunk or sum(t.bytes for t in call.get(1, ()) if isinstance(t, Shape))
     flops = product.flops * (2 if backward else 1)
-    return Work(f"{call.name} {product.type}", weights * s / 8, weights, flops, steps, product)
+    # Rows that are no multiple of 16 bytes have older kernels, too. Plain networks were recorded in float32 only.
+    name = "unaligned" if name != "plain" and hidden * x.item_bytes % 16 else name
+    key = f"{call.name} {name}" + ("" if name == "plain" else f" {product.type}")
+    return Work(key, weights * s / 8, weights, flops, steps, product, kernels=steps)
 
 
 #: Factorizations of a batch one after the other, unless the matrices are small.

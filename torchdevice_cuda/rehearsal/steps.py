@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .blas import find_workspaces
 from .calls import Call
-from .prediction import GAP_NS, LAUNCH_NS, Predictor, Report, make_reporter, read_call
+from .prediction import GAP_NS, LAUNCH_NS, Predictor, Report, Told, make_reporter, read_call, time_launches
 
 if TYPE_CHECKING:
     from ..settings.gpus import Gpu
@@ -87,10 +87,11 @@ class Recorder:
         if not self.steps:
             self._add_step()
 
-    def _predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> tuple[float, float, int, float, int]:
+    def _predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> Told:
         call = read_call(name, described, is_tf32)
         self.calls.append(call)
-        return (*self._predictor.time(call), len(self.calls) - 1, 1.0, find_workspaces(call))
+        ns, kernels = self._predictor.time(call)
+        return ns, kernels, len(self.calls) - 1, 1.0, find_workspaces(call), time_launches(call, kernels)
 
     def _read(self) -> tuple[list[int], int, int]:
         calls, computing_ns = self._device.read_clock_counts()

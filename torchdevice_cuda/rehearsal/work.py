@@ -38,6 +38,7 @@ class Work:
     is_chain: bool = False
     #: How often this is done, one after the other.
     repeats: int = 1
+    kernels: int = 1  # for each of which a call launches as many as recordings tell
 
 
 def read_shape(call: Call, index: int) -> Shape:

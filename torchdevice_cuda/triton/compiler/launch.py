@@ -141,9 +141,9 @@ class Compiled:
         launch.counts = ctypes.addressof(counted)
         if self._run(ctypes.addressof(launch)):
             return None  # the launch itself says what is wrong
-        *moved, scattered = counted
+        traffic, memory, footprint, operations, products, scattered = counted
         type_ = TYPES.index(_PRODUCTS.get(self._product_type, "c10::BFloat16" if self._product_type else "float"))
-        return Counts(*moved, float(type_), scattered)
+        return Counts(traffic, memory, footprint, operations, products, float(type_), scattered)
 
     def run(
         self,

@@ -195,7 +195,7 @@ void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack)
     captured().add(capture->id(), ns);
     return;
   }
-  g_clock_offset_ns.fetch_add(g_launch_ns * predicted.launches, std::memory_order_acq_rel);
+  g_clock_offset_ns.fetch_add(predicted.launch_ns, std::memory_order_acq_rel);
   const auto end = advance(stream_state(index, current_stream(index)), ns, predicted.crowded);
   if (waits) wait_until(end);
 }

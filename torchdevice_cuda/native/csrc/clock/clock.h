@@ -22,6 +22,7 @@ struct Prediction {
   int id = -1;         // under which its calls are counted
   double crowded = 1;  // how many times as long it takes beside a collective
   Blas blas = Blas::kNone;
+  int64_t launch_ns = 0;  // the host's
 };
 // Predicts a call; may run Python.
 using Predict = Prediction (*)(const std::string& name, c10::ArrayRef<c10::IValue> arguments);

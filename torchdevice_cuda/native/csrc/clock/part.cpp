@@ -49,8 +49,12 @@ Prediction call_python(const std::string& name, c10::ArrayRef<IValue> arguments)
   for (const auto& v : arguments) described.append(describe(v));
   const py::tuple predicted = (*g_function)(name, described, uses_tf32(name));
   return {
-      static_cast<int64_t>(predicted[0].cast<double>()), static_cast<int>(predicted[1].cast<double>()),
-      predicted[2].cast<int>(), predicted[3].cast<double>(), static_cast<Blas>(predicted[4].cast<int>())};
+      static_cast<int64_t>(predicted[0].cast<double>()),
+      static_cast<int>(predicted[1].cast<double>()),
+      predicted[2].cast<int>(),
+      predicted[3].cast<double>(),
+      static_cast<Blas>(predicted[4].cast<int>()),
+      static_cast<int64_t>(predicted[5].cast<double>())};
 }
 
 void call_reporter(const char* name, bool is_estimated) {

@@ -357,9 +357,8 @@ bool is_fused(
     const Tensor& input, TensorList hx, TensorList weights, bool biases, int64_t layers, double dropout, bool train,
     bool bidirectional, bool batch_first) {
   const auto& context = at::globalContext();
-  // Under autocast the gates have half precision.
   if (!context.userEnabledCuDNN() || !context.userEnabledMkldnn() || !at::hasMKLDNN() ||
-      !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCUDA) || c10::impl::dispatch_mode_enabled())
+      c10::impl::dispatch_mode_enabled())
     return false;
   if (!can_fuse(input, input) || input.dim() != 3 || hx.size() != 2 || (dropout != 0 && train && layers > 1))
     return false;
@@ -373,6 +372,8 @@ bool is_fused(
 std::tuple<Tensor, Tensor, Tensor> lstm(
     const Tensor& input, TensorList hx, TensorList weights, bool biases, int64_t layers, double dropout, bool train,
     bool bidirectional, bool batch_first) {
+  if (const auto in = cast_network(input, hx, weights))
+    return lstm(in->input, in->states, in->weights, biases, layers, dropout, train, bidirectional, batch_first);
   if (hx.size() == 2)
     if (auto whole = promise_network(
             {Mode::kLstm, input, nullptr, hx[0], &hx[1], weights, biases, layers, dropout, train, bidirectional,

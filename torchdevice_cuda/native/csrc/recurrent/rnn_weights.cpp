@@ -88,6 +88,8 @@ bool is_plain_float(const Tensor& t) {
 std::tuple<Tensor, Tensor, Tensor> packed_lstm(
     const Tensor& data, const Tensor& sizes, TensorList hx, TensorList weights, bool biases, int64_t layers,
     double dropout, bool train, bool bidirectional) {
+  if (const auto in = cast_network(data, hx, weights))
+    return packed_lstm(in->input, sizes, in->states, in->weights, biases, layers, dropout, train, bidirectional);
   if (hx.size() == 2)
     if (auto whole = promise_network(
             {Mode::kLstm, data, &sizes, hx[0], &hx[1], weights, biases, layers, dropout, train, bidirectional, false}))
@@ -107,6 +109,9 @@ template <Padded* kFunction, Mode kMode>
 std::tuple<Tensor, Tensor> padded(
     const Tensor& input, const Tensor& hx, TensorList weights, bool biases, int64_t layers, double dropout, bool train,
     bool bidirectional, bool batch_first) {
+  if (const auto in = cast_network(input, {hx}, weights))
+    return padded<kFunction, kMode>(
+        in->input, in->states[0], in->weights, biases, layers, dropout, train, bidirectional, batch_first);
   if (auto whole = promise_network(
           {kMode, input, nullptr, hx, nullptr, weights, biases, layers, dropout, train, bidirectional, batch_first}))
     return {std::get<0>(*whole), std::get<1>(*whole)};
@@ -119,6 +124,9 @@ template <Packed* kFunction, Mode kMode>
 std::tuple<Tensor, Tensor> packed(
     const Tensor& data, const Tensor& sizes, const Tensor& hx, TensorList weights, bool biases, int64_t layers,
     double dropout, bool train, bool bidirectional) {
+  if (const auto in = cast_network(data, {hx}, weights))
+    return packed<kFunction, kMode>(
+        in->input, sizes, in->states[0], in->weights, biases, layers, dropout, train, bidirectional);
   if (auto whole = promise_network(
           {kMode, data, &sizes, hx, nullptr, weights, biases, layers, dropout, train, bidirectional, false}))
     return {std::get<0>(*whole), std::get<1>(*whole)};
@@ -180,8 +188,7 @@ void refuse_backward_in_eval(const Tensor& input, bool train, TensorList results
 }
 
 void check_contiguous_weights(const Tensor& input, TensorList weights, bool biases, bool projected) {
-  // Under autocast, weights are first cast into one chunk.
-  if (!uses_cudnn(input) || !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCUDA)) return;
+  if (!uses_cudnn(input) || is_cast_network()) return;
   for (const auto& weight : weights)
     if (!is_plain_float(weight)) return;
   if (!find_weight_buffer(weights, biases, projected).has_value()) warn_not_contiguous();

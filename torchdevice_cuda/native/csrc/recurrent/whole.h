@@ -4,10 +4,30 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <memory>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 namespace hostdevice {
+
+// A network's tensors as autocast gives them to cuDNN: in float16, whichever type autocast has, the weights in one
+// chunk. While it lives, its thread is below autocast.
+struct CastNetwork {
+  at::Tensor input;
+  std::vector<at::Tensor> states, weights;
+  c10::impl::ExcludeDispatchKeyGuard below;
+  CastNetwork(const at::Tensor& input, at::TensorList states, at::TensorList weights);
+  ~CastNetwork();
+  CastNetwork(const CastNetwork&) = delete;
+  CastNetwork& operator=(const CastNetwork&) = delete;
+};
+// Cast a network that CUDA computes with cuDNN; null without autocast.
+std::unique_ptr<CastNetwork> cast_network(const at::Tensor& input, at::TensorList states, at::TensorList weights);
+// Whether the calling thread computes one.
+bool is_cast_network();
 
 // cuDNN's numbers.
 enum class Mode : int64_t { kRelu, kTanh, kLstm, kGru };
