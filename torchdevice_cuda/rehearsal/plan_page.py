@@ -11,9 +11,9 @@ from .steps import Recorder
 
 _HEAD = ("GPU", "memory", "needed", "headroom", "fits", "predicted step", "bound by", "1000 steps", "what would help")
 _NOTES = (
-    "All figures are predictions. Memory includes 0.5 GiB for CUDA's context, an estimate, the workspaces of cuBLAS and "
-    "an estimate of those of recurrent networks, not cuDNN's for convolutions (an H200: 0 to 14 MB). The peaks of 40 "
-    "training steps were within 2% of an H200's.",
+    "All figures are predictions. Memory includes 0.5 GiB for CUDA's context, an estimate, the workspaces of cuBLAS "
+    "and an estimate of those of recurrent networks, not cuDNN's for convolutions (an H200: 0 to 14 MB). The peaks of "
+    "40 training steps were within 2% of an H200's.",
     f"{NOTE} The host's time is this machine's. Only one GPU is used, and streams do not overlap.",
 )
 
