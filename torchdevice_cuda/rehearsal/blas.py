@@ -58,7 +58,7 @@ def _adds_bias(name: str, call: Call) -> bool:
     return is_row and columns > 1 and inner > 1 and bias.type in _LT_TYPES
 
 
-def find_configured(text: str | None) -> int | None:
+def _find_configured(text: str | None) -> int | None:
     """Return the bytes of CUBLAS_WORKSPACE_CONFIG: pairs of KiB and count, such as ``:4096:2:16:8``."""
     if not text or not re.fullmatch(r"(:\d+:\d+)+", text):
         return None
@@ -69,7 +69,7 @@ def find_configured(text: str | None) -> int | None:
 def find_blas_bytes(major: int) -> int:
     """Return a workspace's bytes: the environment's, else PyTorch's on GPUs of this major compute capability."""
     # cuBLAS's own variable, not a setting of torchdevice_cuda
-    configured = find_configured(os.environ.get("CUBLAS_WORKSPACE_CONFIG"))
+    configured = _find_configured(os.environ.get("CUBLAS_WORKSPACE_CONFIG"))
     if configured is not None:
         return configured
     return 4096 * 8 * _KIB if major >= 9 else (4096 * 2 + 16 * 8) * _KIB

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypedDict
 
 from ..settings.gpus import Gpu
-from .blas import NONE, find_blas_bytes, find_workspaces, size_workspaces
+from .blas import find_blas_bytes, find_workspaces, size_workspaces
 from .calls import Call, Shape
 from .families import find_cost
 from .kernels import KERNEL, Counts, estimate, time_kernel
@@ -175,12 +175,9 @@ class Predictor:
     def predict(self, name: str, described: Sequence[Any], is_tf32: bool) -> Told:
         """Predict a call as the native device describes it."""
         call = read_call(name, described, is_tf32)
-        if call.name in _FREE or call.name == KERNEL:
-            ns, kernels = self.time(call)
-            return ns, kernels, -1, 1.0, NONE, kernels * LAUNCH_NS
-        work = find_cost(call)
-        ns, kernels = self._time_work(work)
-        crowded = 1.0 if work.product is None else crowd(self._rates)
+        work = None if call.name in _FREE or call.name == KERNEL else find_cost(call)
+        ns, kernels = self.time(call) if work is None else self._time_work(work)
+        crowded = 1.0 if work is None or work.product is None else crowd(self._rates)
         return ns, kernels, -1, crowded, find_workspaces(call), time_launches(call, kernels)
 
     def time(self, call: Call) -> tuple[float, float]:
