@@ -37,7 +37,7 @@ using at::TensorList;
 using c10::SymInt;
 
 // cuDNN's number of this mode, and oneDNN's too.
-constexpr int64_t kLstm = 2;
+constexpr auto kLstm = static_cast<int64_t>(Mode::kLstm);
 
 // Sizes that a network's tensors must agree on.
 struct Shape {
@@ -374,11 +374,9 @@ std::tuple<Tensor, Tensor, Tensor> lstm(
     bool bidirectional, bool batch_first) {
   if (const auto in = cast_network(input, hx, weights))
     return lstm(in->input, in->states, in->weights, biases, layers, dropout, train, bidirectional, batch_first);
-  if (hx.size() == 2)
-    if (auto whole = promise_network(
-            {Mode::kLstm, input, nullptr, hx[0], &hx[1], weights, biases, layers, dropout, train, bidirectional,
-             batch_first}))
-      return *whole;
+  if (auto whole = promise_network(
+          {Mode::kLstm, input, nullptr, hx, weights, biases, layers, dropout, train, bidirectional, batch_first}))
+    return *whole;
   if (!is_fused(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first)) {
     if (hx.size() == 2) check_contiguous_weights(input, weights, biases, hx[0].sym_size(-1) != hx[1].sym_size(-1));
     auto found = at::native::lstm(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);

@@ -90,10 +90,9 @@ std::tuple<Tensor, Tensor, Tensor> packed_lstm(
     double dropout, bool train, bool bidirectional) {
   if (const auto in = cast_network(data, hx, weights))
     return packed_lstm(in->input, sizes, in->states, in->weights, biases, layers, dropout, train, bidirectional);
-  if (hx.size() == 2)
-    if (auto whole = promise_network(
-            {Mode::kLstm, data, &sizes, hx[0], &hx[1], weights, biases, layers, dropout, train, bidirectional, false}))
-      return *whole;
+  if (auto whole = promise_network(
+          {Mode::kLstm, data, &sizes, hx, weights, biases, layers, dropout, train, bidirectional, false}))
+    return *whole;
   if (hx.size() == 2) check_contiguous_weights(data, weights, biases, hx[0].sym_size(-1) != hx[1].sym_size(-1));
   auto found = at::native::lstm(data, sizes, hx, weights, biases, layers, dropout, train, bidirectional);
   refuse_backward_in_eval(data, train, {std::get<0>(found), std::get<1>(found), std::get<2>(found)});
@@ -113,7 +112,7 @@ std::tuple<Tensor, Tensor> padded(
     return padded<kFunction, kMode>(
         in->input, in->states[0], in->weights, biases, layers, dropout, train, bidirectional, batch_first);
   if (auto whole = promise_network(
-          {kMode, input, nullptr, hx, nullptr, weights, biases, layers, dropout, train, bidirectional, batch_first}))
+          {kMode, input, nullptr, hx, weights, biases, layers, dropout, train, bidirectional, batch_first}))
     return {std::get<0>(*whole), std::get<1>(*whole)};
   check_contiguous_weights(input, weights, biases, false);
   auto found = kFunction(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);
@@ -127,8 +126,8 @@ std::tuple<Tensor, Tensor> packed(
   if (const auto in = cast_network(data, {hx}, weights))
     return packed<kFunction, kMode>(
         in->input, sizes, in->states[0], in->weights, biases, layers, dropout, train, bidirectional);
-  if (auto whole = promise_network(
-          {kMode, data, &sizes, hx, nullptr, weights, biases, layers, dropout, train, bidirectional, false}))
+  if (auto whole =
+          promise_network({kMode, data, &sizes, hx, weights, biases, layers, dropout, train, bidirectional, false}))
     return {std::get<0>(*whole), std::get<1>(*whole)};
   check_contiguous_weights(data, weights, biases, false);
   auto found = kFunction(data, sizes, hx, weights, biases, layers, dropout, train, bidirectional);

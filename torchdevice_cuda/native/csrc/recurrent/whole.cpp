@@ -58,11 +58,14 @@ bool is_cast_network() {
 
 std::optional<std::tuple<Tensor, Tensor, Tensor>> promise_network(const Network& n) {
   if (!g_only_promises.load(std::memory_order_relaxed) || !uses_cudnn(n.input)) return std::nullopt;
-  const bool is_large = is_promised(n.input) || is_promised(n.hx) ||
+  const bool has_cells = n.mode == Mode::kLstm;
+  if (n.states.size() != (has_cells ? 2 : 1)) return std::nullopt;
+  const Tensor& hx = n.states[0];
+  const bool is_large = is_promised(n.input) || is_promised(hx) ||
       std::any_of(n.weights.begin(), n.weights.end(), [](const Tensor& t) { return is_promised(t); });
   if (!is_large) return std::nullopt;
-  const int64_t hidden = n.cx ? n.cx->size(2) : n.hx.size(2);
-  const bool projected = n.hx.size(2) != hidden;
+  const int64_t hidden = n.states.back().size(2);
+  const bool projected = hx.size(2) != hidden;
   auto chunk = find_weight_buffer(n.weights, n.biases, projected);
   if (is_cast_network())
     chunk = n.weights[0].detach();
@@ -73,11 +76,11 @@ std::optional<std::tuple<Tensor, Tensor, Tensor>> promise_network(const Network&
     batches.assign(n.sizes->const_data_ptr<int64_t>(), n.sizes->const_data_ptr<int64_t>() + n.sizes->numel());
   const auto stride = static_cast<int64_t>(n.biases ? 4 : 2) + projected;
   const auto found = at::_cudnn_rnn(
-      n.input, n.weights, stride, chunk, n.hx, n.cx ? std::optional<Tensor>(*n.cx) : std::nullopt,
-      static_cast<int64_t>(n.mode), hidden, projected ? n.hx.size(2) : 0, n.layers, n.batch_first, n.dropout,
+      n.input, n.weights, stride, chunk, hx, has_cells ? std::optional<Tensor>(n.states[1]) : std::nullopt,
+      static_cast<int64_t>(n.mode), hidden, projected ? hx.size(2) : 0, n.layers, n.batch_first, n.dropout,
       n.train && at::GradMode::is_enabled(), n.bidirectional, batches, std::nullopt);
   const std::tuple<Tensor, Tensor, Tensor> results{
-      std::get<0>(found), std::get<1>(found), n.cx ? std::get<2>(found) : Tensor()};
+      std::get<0>(found), std::get<1>(found), has_cells ? std::get<2>(found) : Tensor()};
   refuse_backward_in_eval(n.input, n.train, {std::get<0>(results), std::get<1>(results)});
   return results;
 }

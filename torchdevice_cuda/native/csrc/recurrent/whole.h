@@ -36,8 +36,7 @@ struct Network {
   Mode mode;
   const at::Tensor& input;
   const at::Tensor* sizes;  // of the batches of a packed sequence; null for a padded one
-  const at::Tensor& hx;
-  const at::Tensor* cx;  // null but for an LSTM
+  at::TensorList states;    // those of an LSTM's cells, too
   at::TensorList weights;
   bool biases;
   int64_t layers;
